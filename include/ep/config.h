@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a group is created with, and what its memory will be.
+#pragma once
+
+#include <ep/expert_map.h>
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+namespace ep {
+
+enum class Backend : std::uint8_t { kHost, kCuda };
+
+/// Maxima of a group: a call may use any T, H, K, E and dtype within them. Every field except num_sms and pool_bytes
+/// must be equal on all ranks; a difference is kInvalidArgument on all ranks, naming the field, the ranks and the values.
+struct GroupConfig {
+  Backend backend = Backend::kHost;
+  std::int64_t max_tokens = 4096;          ///< tokens per rank and call
+  std::int64_t max_hidden_bytes = 16'384;  ///< bytes of one row without scales; a multiple of 16
+  int max_topk = 8;                        ///< 1 to 32
+  int max_experts = 256;
+  /// Default map of calls that bring none; empty: the balanced map of max_experts.
+  ExpertMap experts;
+
+  /// Bytes of the pool that are reserved at creation. The pool grows by itself (Group::reserve); memory is committed by
+  /// the operating system when it is first written.
+  std::int64_t pool_bytes = 0;
+  /// Depth of the ring through which rows travel that cannot be read in place: 1 to 64.
+  int ring_slots = 4;
+
+  std::optional<int> num_sms;
+  /// Ranks that reach each other by load and store; default all. EP_LSA_SIZE.
+  std::optional<int> lsa_size;
+  /// Every wait for a peer ends by then. Default EP_TIMEOUT (seconds), else 10 s.
+  std::optional<std::chrono::milliseconds> timeout;
+  /// Number of the first operation, from 1; for tests of the wrap of the 32-bit tags.
+  std::uint64_t first_epoch = 1;
+};
+
+/// Bytes of one rank's arena, known before anything is allocated.
+struct ArenaPlan {
+  std::int64_t control_bytes = 0;  ///< words that peers write: announcements, counts, arrivals, flags
+  std::int64_t ring_bytes = 0;     ///< slots for rows that cannot be read in place
+  std::int64_t pool_bytes = 0;     ///< receive tensors and caller's tensors
+  std::int64_t total_bytes = 0;    ///< of the segments, padding included
+};
+
+}  // namespace ep

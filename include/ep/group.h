@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group of ranks that dispatch to and combine from each other.
+#pragma once
+
+#include <ep/api.h>
+#include <ep/bootstrap.h>
+#include <ep/config.h>
+#include <ep/status.h>
+#include <ep/tensor.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+
+namespace ep {
+
+namespace core {
+class GroupState;
+}
+
+/// One rank's membership. Operations of a group are totally ordered and every rank calls the same ones in the same
+/// order; one thread at a time may call into a group. Concurrency takes a second group. Several groups, and several
+/// ranks as threads of one process, coexist.
+///
+/// After kPeerTimeout, kFabric or kAborted the group stays failed and every later call returns kAborted with the first
+/// failure. kInvalidArgument leaves it usable. Destruction is local, never collective, and safe in any order.
+class EP_API Group {
+ public:
+  /// Collective: all ranks of `bootstrap`, which is not used after the call. Agrees on the configuration first, then
+  /// allocates.
+  /// Errors: kInvalidArgument (a value out of range, or different across ranks), kUnsupported (backend or topology),
+  /// kOutOfMemory, kFabric, kPeerTimeout.
+  static Result<std::unique_ptr<Group>> create(Bootstrap& bootstrap, const GroupConfig& config);
+
+  /// Exact bytes of the arena that create() would allocate for one of `num_ranks` ranks. Local.
+  static Result<ArenaPlan> plan(const GroupConfig& config, int num_ranks);
+
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group();
+
+  int rank() const;
+  int num_ranks() const;
+  const GroupConfig& config() const;
+
+  /// A contiguous tensor in this rank's arena, uninitialised: rows of a combine that lie there are read in place.
+  /// Local; may grow the pool. Errors: kInvalidArgument, kOutOfMemory, kPeerTimeout (a peer did not map new memory).
+  Result<Tensor> allocate(DType dtype, std::initializer_list<std::int64_t> shape);
+
+  /// Grows the pool so that a block of `bytes` can be allocated without growing again. Local, but waits until every
+  /// peer has mapped the new segment. Errors as allocate.
+  Status reserve(std::int64_t bytes);
+
+  /// Bytes of all segments now.
+  std::int64_t arena_bytes() const;
+  /// Segments allocated since creation: constant in a steady state.
+  int num_segments() const;
+
+  /// The first failure, ok if none.
+  Status status() const;
+
+  /// For the operations in moe.h.
+  core::GroupState& state() const { return *state_; }
+
+ private:
+  explicit Group(std::unique_ptr<core::GroupState> state);
+  std::unique_ptr<core::GroupState> state_;
+};
+
+}  // namespace ep

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// How many SMs (on the host: channels) the operations of a process, a group or a call may use.
+#pragma once
+
+#include <ep/api.h>
+#include <ep/status.h>
+
+#include <cstdint>
+
+namespace ep {
+
+/// What an operation moves, for choosing a budget.
+struct OpShape {
+  int num_ranks = 1;
+  std::int64_t num_tokens = 0;    ///< of this rank
+  std::int64_t hidden_bytes = 0;  ///< of one row, without scales
+  int topk = 1;
+};
+
+/// One number bounds every kernel of an operation: counting, sending, permuting, reducing. A call takes the first that
+/// is set: its own `num_sms`, the group's, the process default, else suggest_num_sms(). Results are bitwise equal for
+/// every budget.
+class EP_API SmBudget {
+ public:
+  /// The process default: set_process_default(), else EP_NUM_SMS, else 0 (none). Any thread.
+  static int process_default();
+  /// 0 removes the default. Errors: kInvalidArgument below 0 or above kMaxSms.
+  static Status set_process_default(int num_sms);
+
+  /// Upper bound of any budget.
+  static constexpr int kMaxSms = 1024;
+};
+
+/// On the host: the processors that this process may run on, divided by the ranks of this host, at least 1; a call of
+/// few bytes uses 1, since waking a second thread costs more than it saves (bench/README.md).
+EP_API int suggest_num_sms(const OpShape& shape);
+
+}  // namespace ep

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+# CUDA objects. They prove that the role sources compile for the GPU; ep does not link them yet.
+
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  message(FATAL_ERROR "EP_WITH_CUDA is ON but nvcc was not found; set CUDACXX or PATH")
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 90a-real)
+endif()
+enable_language(CUDA)
+if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
+  message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} found, 12.8 or later is needed")
+endif()
+
+# CMake 3.25 does not know C++20 for nvcc. These must be set after enable_language, which resets them.
+if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+endif()
+
+add_library(ep_cuda_options INTERFACE)
+target_compile_options(ep_cuda_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>
+  # Multiply, then add, as on the host: results are bitwise equal on every executor.
+  $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false>
+  "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
+if(EP_WERROR)
+  target_compile_options(ep_cuda_options INTERFACE
+    "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
+endif()
+
+add_custom_target(ep_cuda)
+
+function(ep_set_cuda_defaults target)
+  target_link_libraries(${target} PRIVATE ep_cuda_options)
+  target_include_directories(${target} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include" "${EP_GENERATED_DIR}")
+  set_target_properties(${target} PROPERTIES
+    CUDA_STANDARD 20
+    CUDA_STANDARD_REQUIRED ON
+    CUDA_EXTENSIONS OFF
+    CUDA_VISIBILITY_PRESET hidden
+    POSITION_INDEPENDENT_CODE ON)
+  add_dependencies(ep_cuda ${target})
+endfunction()
+
+# ep_add_cuda_module(NAME name SOURCES file.cu ...): the device objects of src/NAME, target ep_NAME_cuda.
+function(ep_add_cuda_module)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
+  if(NOT EP_WITH_CUDA)
+    return()
+  endif()
+  set(target ep_${arg_NAME}_cuda)
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
+  ep_set_cuda_defaults(${target})
+endfunction()

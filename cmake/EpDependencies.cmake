@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Finds the third parties; all are Debian and Ubuntu packages (./dev lists them) and become SYSTEM targets.
+
+set(THREADS_PREFER_PTHREAD_FLAG ON)
+find_package(Threads REQUIRED)
+find_package(hwy 1.0.3 CONFIG REQUIRED)
+find_package(Boost 1.74 CONFIG REQUIRED COMPONENTS context)
+
+if(EP_BUILD_BENCH)
+  find_package(CLI11 2.1 CONFIG REQUIRED)
+  find_package(nlohmann_json 3.11 CONFIG REQUIRED)
+  find_package(benchmark 1.7 CONFIG REQUIRED)
+endif()
+
+if(EP_BUILD_TESTS)
+  find_package(GTest 1.12 REQUIRED)
+  include(EpFindRapidcheck)
+endif()

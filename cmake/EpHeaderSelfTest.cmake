@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# The target ep_header_self_test compiles every header alone, twice included: a header that leans on
+# the includes of another, or lacks its guard, fails. The folders are globbed for this check only,
+# so that no header escapes it. VERIFY_INTERFACE_HEADER_SETS is no help: it compiles .cuh as C++ and,
+# told that they are CUDA, skips them silently.
+
+# ep_add_header_self_test(target extension header...) compiles each header through a source of that extension.
+function(ep_add_header_self_test target extension)
+  set(sources)
+  foreach(header IN LISTS ARGN)
+    string(REGEX REPLACE "[^A-Za-z0-9]" "_" name "${header}")
+    set(source "${PROJECT_BINARY_DIR}/header_self_test/${name}.${extension}")
+    file(CONFIGURE OUTPUT "${source}" CONTENT "#include \"${header}\"\n#include \"${header}\"\n")
+    list(APPEND sources "${source}")
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${sources})
+  ep_set_defaults(${target})
+  # The same headers, SYSTEM libraries and flags as the modules, but nothing of the product is built.
+  target_include_directories(${target} PRIVATE
+    "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include" "${PROJECT_SOURCE_DIR}"
+    "${EP_GENERATED_DIR}")
+  target_link_libraries(${target} PRIVATE ${EP_PRIVATE_LIBRARIES})
+  add_dependencies(${target} ep_build_info)
+endfunction()
+
+# Headers below `folder` that match `pattern`, relative to `base`.
+function(ep_glob_headers result base folder pattern)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS RELATIVE "${base}" "${base}/${folder}/${pattern}")
+  set(${result} ${headers} PARENT_SCOPE)
+endfunction()
+
+ep_glob_headers(public_headers "${PROJECT_SOURCE_DIR}/include" ep "*.h")
+# include/ep/device may include CUDA headers; those are checked with nvcc below.
+list(FILTER public_headers EXCLUDE REGEX "^ep/device/")
+ep_glob_headers(private_headers "${PROJECT_SOURCE_DIR}/src" . "*.h")
+ep_glob_headers(outer_headers "${PROJECT_SOURCE_DIR}" tests "*.h")
+ep_glob_headers(bench_headers "${PROJECT_SOURCE_DIR}" bench "*.h")
+list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
+
+ep_add_header_self_test(ep_header_self_test cc
+  ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})
+if(TARGET ep_header_self_test)
+  target_link_libraries(ep_header_self_test PRIVATE GTest::gtest rapidcheck)
+  if(EP_BUILD_BENCH)
+    target_link_libraries(ep_header_self_test PRIVATE
+      CLI11::CLI11 nlohmann_json::nlohmann_json benchmark::benchmark)
+  endif()
+endif()

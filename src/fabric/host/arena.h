@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank's memory that all ranks of this host load and store.
+#pragma once
+
+#include "base/deadline.h"
+#include "fabric/segment.h"
+
+#include <ep/bootstrap.h>
+#include <ep/status.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+namespace ep::fabric {
+
+class ArenaState;
+
+/// Segments are anonymous memory (memfd) whose descriptors travel over Unix sockets, so nothing has
+/// a name that another user could open and nothing is left after a crash. Ranks of one process
+/// share the owner's mapping. Peers must have this rank's uid and the pid that they announced
+/// through the bootstrap.
+class HostArena final : public SegmentSource {
+ public:
+  /// Collective: all ranks of `bootstrap`, which is not used after the call. Segment 0 has
+  /// `control_bytes` zeroed bytes; the size must be equal on all ranks. On return segment 0 of
+  /// every rank is mapped here. Errors, on all ranks: kInvalidArgument for sizes that differ,
+  /// kUnsupported naming ranks of other hosts, kOutOfMemory, kFabric, kPeerTimeout.
+  static Result<std::unique_ptr<HostArena>> create(Bootstrap& bootstrap,
+                                                   std::int64_t control_bytes,
+                                                   base::Deadline deadline);
+
+  /// Local, any order. This rank's segments stay mapped in its peers until they destroy their
+  /// arenas, and here while a Segment::keep_alive lives.
+  ~HostArena() override;
+
+  int rank() const;
+  int num_ranks() const;
+
+  /// nullptr where not mapped. Preconditions: ranks and ids in range.
+  std::byte* base(int peer, int segment) const;
+
+  /// [peer * kMaxSegments + segment]; a peer's entry is stored (release) before that peer's
+  /// add_segment returns.
+  const std::atomic<std::byte*>* peer_table() const;
+
+  /// [peer]: 1 once a peer's process has died or its arena was destroyed; never reset.
+  const std::atomic<std::uint32_t>* gone_flags() const;
+
+  /// Zeroed memory, committed by the operating system when first written.
+  /// Errors: kInvalidArgument unless bytes > 0, kOutOfMemory (more than this machine has, or
+  /// kMaxSegments used up), kPeerTimeout naming the peers that have not mapped it, or the first
+  /// that is gone. A failed id is not used again.
+  Result<Segment> add_segment(std::int64_t bytes, base::Deadline deadline) override;
+
+  std::optional<Location> locate(const void* address, std::int64_t bytes) const override;
+
+  /// Of this rank's segments, segment 0 included.
+  std::int64_t total_bytes() const;
+  int num_segments() const;
+
+ private:
+  explicit HostArena(std::unique_ptr<ArenaState> state);
+  const std::unique_ptr<ArenaState> state_;
+};
+
+}  // namespace ep::fabric

@@ -48,7 +48,6 @@ function(ep_add_module)
   ep_set_defaults(${target})
   target_include_directories(${target} PRIVATE
     "${PROJECT_SOURCE_DIR}/src" "${PROJECT_SOURCE_DIR}/include" "${EP_GENERATED_DIR}")
-  target_compile_definitions(${target} PRIVATE EP_BUILDING_LIBRARY)
   target_link_libraries(${target} PRIVATE ${EP_PRIVATE_LIBRARIES})
   add_dependencies(${target} ep_build_info)
   set_property(GLOBAL APPEND PROPERTY EP_MODULE_TARGETS ${target})

@@ -19,14 +19,10 @@ find_clang_format() {
   exit 1
 }
 
-# Tracked and new files; without git, those of the source folders.
+# The sources of the checkout, without what is built.
 list_sources() {
-  if [[ -e .git ]] && command -v git >/dev/null; then
-    git ls-files --cached --others --exclude-standard -- '*.h' '*.cuh' '*.cc' '*.cu'
-  else
-    find include src python bench examples tests -type f \
-      \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' -o -name '*.cu' \) 2>/dev/null
-  fi | while IFS= read -r file; do [[ -f $file ]] && echo "$file"; done
+  find . -type d \( -name build -o -name .git \) -prune -o -type f \
+    \( -name '*.h' -o -name '*.cuh' -o -name '*.cc' -o -name '*.cu' \) -print
 }
 
 main() {

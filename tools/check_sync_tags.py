@@ -14,13 +14,15 @@ TAG = re.compile(r"\[sync:([^\]\s]*)\]")
 TAG_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ROW = re.compile(r"^\| `([^`]+)`", re.MULTILINE)
 
-# The files that define the ordered accesses; a call elsewhere needs a tag.
-DEFINERS = re.compile(r"src/primitives/(memory[^/]*|ptx\.cuh)")
+# The files that define the ordered accesses, or only forward them; a call elsewhere needs a tag.
+DEFINERS = re.compile(r"src/primitives/(memory[^/]*|ptx\.cuh|row_pipe\.h)")
 
 CALL_TAIL = r"\s*(<[^;(){}]*>)?\s*\("
 ORDERED_CALL = re.compile(
     r"\b(\w*(?:_release_|_acquire_|fence_)\w*)" + CALL_TAIL
     + r"|\b(memory_order(?:_|::)(?:release|acquire|acq_rel))\b")
+# What stands before a name that is declared, not called: a type, as in "void " or "T* ".
+DECLARATION_HEAD = re.compile(r"(?<!\w)(?!return |else |do |co_return |throw )[A-Za-z_][\w:]*(<[^;(){}]*>)?[*&]* +$")
 RELEASE_HALF = re.compile(
     r"\b\w*(release|publish|fence)\w*" + CALL_TAIL + r"|\bmemory_order(_|::)(release|acq_rel)\b")
 ACQUIRE_HALF = re.compile(
@@ -98,7 +100,7 @@ def find_untagged(source, findings):
         return
     for index, line in enumerate(source.code):
         match = ORDERED_CALL.search(line)
-        if match and not source.has_tag(index):
+        if match and not DECLARATION_HEAD.search(line[:match.start()]) and not source.has_tag(index):
             name = match.group(1) or match.group(3)
             findings.append(Finding(source.path, index + 1, f"{name} carries no [sync:name] tag"))
 

@@ -45,6 +45,11 @@ class CheckSyncTagsTest(CheckTest):
         self.assert_finds("src/core/a.cc:2: fence_async_proxy carries",
                           "src/core/a.cc:3: memory_order_acquire carries")
 
+    def test_declaration_needs_no_tag_but_returned_call_does(self):
+        self.write("src/core/a.h", "struct A {\n  void fence_acquired() const {}\n  T* load_acquire_all();\n"
+                   "  int f() { return load_acquire_all(); }\n};\n")
+        self.assert_finds("src/core/a.h:4: load_acquire_all carries no")
+
     def test_lone_half_is_found(self):
         self.write("src/core/a.cc", "void f() {\n  store_release_sys(x, 1);  // [sync:lone]\n}\n")
         self.write("docs/memory_model.md", MODEL + "| `lone` | x |\n")

@@ -39,6 +39,8 @@ ep_glob_headers(private_headers "${PROJECT_SOURCE_DIR}/src" . "*.h")
 ep_glob_headers(outer_headers "${PROJECT_SOURCE_DIR}" tests "*.h")
 ep_glob_headers(bench_headers "${PROJECT_SOURCE_DIR}" bench "*.h")
 list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
+# By Highway's convention an -inl.h is a part of one source file, re-included for each CPU target.
+list(FILTER private_headers EXCLUDE REGEX "-inl\\.h$")
 
 ep_add_header_self_test(ep_header_self_test cc
   ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})
@@ -47,5 +49,18 @@ if(TARGET ep_header_self_test)
   if(EP_BUILD_BENCH)
     target_link_libraries(ep_header_self_test PRIVATE
       CLI11::CLI11 nlohmann_json::nlohmann_json benchmark::benchmark)
+  endif()
+endif()
+
+# With nvcc: the headers that plain g++ never sees, and those whose functions also run on the device.
+if(EP_WITH_CUDA)
+  ep_glob_headers(device_headers "${PROJECT_SOURCE_DIR}/src" . "*.cuh")
+  ep_glob_headers(role_headers "${PROJECT_SOURCE_DIR}/src" . "*_roles.h")
+  ep_glob_headers(layout_headers "${PROJECT_SOURCE_DIR}/src" layout "*.h")
+  ep_glob_headers(public_device_headers "${PROJECT_SOURCE_DIR}/include" ep/device "*.h*")
+  ep_add_header_self_test(ep_cuda_header_self_test cu
+    ${device_headers} ${role_headers} ${layout_headers} ${public_device_headers})
+  if(TARGET ep_cuda_header_self_test)
+    ep_set_cuda_defaults(ep_cuda_header_self_test)
   endif()
 endif()

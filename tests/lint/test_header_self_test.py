@@ -28,6 +28,8 @@ class HeaderSelfTest(CheckTest):
         self.write("include/ep/a.h", GOOD)
         self.write("src/base/a.h", '#pragma once\n#include <ep/a.h>\ninline std::string g() { return f(); }\n')
 
+        self.write("src/base/part-inl.h", "struct Part { std::string name; };\n")
+
     def build(self):
         configure = ["cmake", "-S", str(self.root), "-B", str(self.root / "build"), "-G", "Ninja"]
         subprocess.run(configure, capture_output=True, text=True, check=True)

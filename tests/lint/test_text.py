@@ -14,6 +14,7 @@ class CheckTextTest(CheckTest):
 
     def test_clean_tree_passes(self):
         self.write("src/a.h", SPDX + "#pragma once\n// TODO(#12): later.\n")
+        self.write("src/a-inl.h", SPDX)
         self.write("README.md", "Ein \u00dcberblick\n")
         self.write("bench/data/text.txt", "as it was  \nwritten")
         self.assert_clean()

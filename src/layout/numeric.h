@@ -11,15 +11,15 @@
 /// rounds to nearest, ties to even. What differs between formats, and the PTX that gives those
 /// bits:
 ///
-///   | format | too large becomes       | NaN becomes | the same as                 | NaN widens to
-///   |
-///   |--------|-------------------------|-------------|-----------------------------|---------------|
-///   | bf16   | infinity                | 0x7FFF      | cvt.rn.bf16.f32             | bits << 16 |
-///   | fp16   | infinity                | 0x7FFF      | cvt.rn.f16.f32              | 0x7FFFFFFF |
-///   | e4m3   | 448, infinity too       | 0x7F        | cvt.rn.satfinite.e4m3x2.f32 | 0x7FFFFFFF |
-///   | e5m2   | 57,344, infinity too    | 0x7F        | cvt.rn.satfinite.e5m2x2.f32 | 0x7FFFFFFF |
+///   | format | too large is         | NaN is | the same as                 | NaN widens to |
+///   |--------|----------------------|--------|-----------------------------|---------------|
+///   | bf16   | infinity             | 0x7FFF | cvt.rn.bf16.f32             | bits << 16    |
+///   | fp16   | infinity             | 0x7FFF | cvt.rn.f16.f32              | 0x7FFFFFFF    |
+///   | e4m3   | 448, infinity too    | 0x7F   | cvt.rn.satfinite.e4m3x2.f32 | 0x7FFFFFFF    |
+///   | e5m2   | 57,344, infinity too | 0x7F   | cvt.rn.satfinite.e5m2x2.f32 | 0x7FFFFFFF    |
 ///
-/// The sign of a NaN is dropped. The processor must not flush subnormals (its default).
+/// The sign of a NaN is dropped. Compared with an H200 over all 2^32 inputs: no difference. The
+/// processor must not flush subnormals (its default).
 namespace ep::layout {
 
 inline constexpr std::uint32_t kFloatSignBit = 0x80000000U;

@@ -43,29 +43,28 @@ inline void copy_row(std::byte* dst, const std::byte* src, std::size_t bytes, Ro
   }
 }
 
-/// One row to be added.
+/// One row to be added. `weight` is read only if ReduceRow::weighted. A term that ends a hop is the
+/// last of those that are summed before their sum crosses a link.
 struct RowTerm {
   const std::byte* row = nullptr;
-  float weight = 1.0F;  ///< read only if ReduceRow::weighted
-  bool ends_hop =
-      true;  ///< the sum so far crosses a link after this term: it is rounded to the dtype there
+  float weight = 1.0F;
+  bool ends_hop = true;
 };
 
-/// The sum of one output row. The arithmetic is fp32, multiply then add, never fused, in the order
-/// of the terms:
+/// The sum of one output row in fp32, terms in order, multiply then add, never fused:
 ///
-///   | step                             | value |
-///   |----------------------------------|--------------------------------------------------------------------|
-///   | value of a term                  | weighted ? weight * y : y | | partial of a hop | first
-///   term, then + each further term up to the one that ends_hop   | | after the hop |
-///   round(partial) to the dtype, widened again                         | | total | first hop's
-///   rounded partial, then + each further hop's             | | bias, if given                   |
-///   total + bias                                                       | | output | round(total);
-///   no term and no bias: +0                              |
+///   | step             | value                                                           |
+///   |------------------|-----------------------------------------------------------------|
+///   | value of a term  | weighted ? weight * y : y                                       |
+///   | partial of a hop | first value, then + each further value up to one that ends_hop  |
+///   | after the hop    | round(partial) to the dtype, widened again                      |
+///   | total            | first hop's rounded partial, then + each further hop's          |
+///   | bias, if given   | total + bias                                                    |
+///   | output           | round(total)                                                    |
 ///
-/// The last term ends a hop whether it says so or not. Rounding is to nearest even; a NaN result is
-/// 0x7FFF (bf16, fp16) or 0x7FFFFFFF (fp32), what a GPU writes. A single unweighted term without
-/// bias is copied: its NaNs keep their bits. No term but a bias: the bias is copied.
+/// The last term ends a hop whether it says so or not. No term counts as a total of +0. Rounding is
+/// to nearest, ties to even; a NaN result is 0x7FFF (bf16, fp16) or 0x7FFFFFFF (fp32), what a GPU
+/// writes. A single unweighted term without bias is copied: its NaNs keep their bits.
 struct ReduceRow {
   std::span<const RowTerm> terms;
   const std::byte* bias = nullptr;

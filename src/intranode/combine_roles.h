@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roles of a combine: prepare, push, pull. README.md draws how they meet.
+#pragma once
+
+#include "intranode/combine_steps.h"
+#include "intranode/push_lane.h"
+
+#include <cstdint>
+
+namespace ep::intranode {
+
+/// The last lane: this rank's rows may change again once every peer has read them.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void leave_combine(G group, const primitives::OpContext<Exec>& op, const CombineParams& params) {
+  if (!is_last_to_leave(group, op)) return;
+  const RoutingView<Exec> routing(params.routing);
+  const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
+  const layout::ControlLayout& control = op.control();
+  const GrowingCounter pulled{primitives::WaitSite::kPulled, control.pulled, control.pulled_base};
+  for (int src = 0; verdict == Verdict::kAccepted && src < op.num_ranks(); ++src) {
+    if (!await_growth(group, op, pulled, src, routing.chunks_of(src))) return;
+  }
+  reset_local_state(group, op, true);
+}
+
+/// Copies side arrays into the arena, then tells all ranks that this rank's rows may be read.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void prepare_role(G group, const CombineParams& params, const primitives::Lane&) {
+  const primitives::OpContext<Exec> op(params.op);
+  if (params.op.rejection == layout::kAccepted && !prepare_side_arrays(group, op, params)) return;
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kResolve), 1);
+  if (tickets.next(group) >= 0 && !resolve_combine(group, op, params)) return;
+  leave_combine(group, op, params);
+}
+
+/// Owner's side of the ring: launched where this rank's rows cannot be read in place, or should not.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void push_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+  const primitives::OpContext<Exec> op(params.op);
+  const Outcome outcome = await_verdict(group, op);
+  if (outcome == Outcome::kGaveUp) return;
+  if (outcome == Outcome::kMove && !PushLane<Exec, G>(group, op, params, lane).run()) return;
+  leave_combine(group, op, params);
+}
+
+/// Sums the rows of this rank's tokens.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void pull_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+  const primitives::OpContext<Exec> op(params.op);
+  const Outcome outcome = await_verdict(group, op);
+  if (outcome == Outcome::kGaveUp) return;
+  if (outcome == Outcome::kMove && !PullLane<Exec, G>(group, op, params, lane).run()) return;
+  leave_combine(group, op, params);
+}
+
+}  // namespace ep::intranode

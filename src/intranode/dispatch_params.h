@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the host decides about one dispatch; plain data, passed to the roles by value.
+#pragma once
+
+#include "layout/announcement.h"
+#include "layout/routing_tables.h"
+#include "primitives/op_context.h"
+
+#include <ep/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace ep::intranode {
+
+/// A two-dimensional input with any strides, in elements.
+struct StridedInput {
+  const void* data = nullptr;
+  std::int64_t row_stride = 0;
+  std::int64_t col_stride = 0;
+};
+
+/// Rows of bytes.
+struct RowInput {
+  const std::byte* data = nullptr;
+  std::int64_t stride_bytes = 0;
+  std::int64_t row_bytes = 0;
+
+  EP_HOST_DEVICE const std::byte* row(std::int64_t index) const { return data + index * stride_bytes; }
+};
+
+/// Routing shared by dispatch, combine and backward.
+struct RoutingParams {
+  layout::TableLayout tables;
+  std::byte* block = nullptr;            ///< of `tables`
+  const std::int32_t* rank_of = nullptr;   ///< [E]
+  const std::int32_t* local_of = nullptr;  ///< [E]
+  int num_local_experts = 0;
+  int alignment = 1;
+};
+
+struct DispatchParams {
+  primitives::OpParams op;
+  RoutingParams routing;
+  RowInput x;
+  RowInput scales;         ///< row_bytes 0: none
+  StridedInput topk_idx;   ///< data null: the tables exist already (cached)
+  int idx_bytes = 8;
+  StridedInput topk_weights;  ///< fp32; data null: none
+  bool has_counts = true;     ///< this launch counts and announces the operation
+  bool has_moves = true;      ///< this launch announces blocks and moves rows
+  bool copies_at_receiver = false;
+  bool has_records = true;  ///< kFlat: this launch sends ids, weights and source tokens
+  layout::BlockAnnouncement block;  ///< this rank's outputs; the head is made by the announcing role
+  std::uint32_t block_rejection = layout::kAccepted;
+
+  // Backward of a weighted combine: the rows that came back, and where the router's gradient goes (block.kSideValues).
+  RowInput expert_rows;
+  DType dtype = DType::kBf16;
+
+  EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  EP_HOST_DEVICE bool returns_gradient() const { return expert_rows.data != nullptr; }
+};
+static_assert(std::is_trivially_copyable_v<DispatchParams> && sizeof(DispatchParams) < 4096);
+
+/// Values of LocalState::verdict.
+enum class Verdict : std::uint64_t {
+  kPending = 0,
+  kAccepted,
+  kRejected,       ///< a rank refused its arguments, or the ranks called different operations: nothing was sent
+  kBlockRejected,  ///< a rank could not provide its outputs: nothing was sent
+};
+
+}  // namespace ep::intranode

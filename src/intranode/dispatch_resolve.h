@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// The resolve step of a dispatch: run by the one lane per rank that got its ticket.
+#pragma once
+
+#include "intranode/protocol_steps.h"
+#include "intranode/routing_steps.h"
+#include "intranode/routing_view.h"
+
+#include <cstdint>
+
+namespace ep::intranode {
+
+/// A rank's topk_idx held an invalid expert. Further reasons are the host's (core/rejection.h).
+inline constexpr std::uint32_t kRejectedTopkIdx = 1;
+
+/// Counts to every peer with the announcement of the operation, then everybody else's. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool exchange_counts(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
+  using Memory = typename Exec::Memory;
+  std::uint32_t rejection = op.params->rejection;
+  if (rejection == layout::kAccepted && params.topk_idx.data != nullptr) {
+    const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
+    if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
+    if (rejected != 0) rejection = kRejectedTopkIdx;
+    const int num_columns = params.routing.tables.shape.num_columns();
+    const auto* totals = op.template array<std::int32_t>(op.control().totals);
+    primitives::for_each_strided(group, std::int64_t{op.num_ranks()} * num_columns, [&](std::int64_t i) {
+      const std::int64_t column = i % num_columns;
+      const std::int32_t count = Memory::load_relaxed_gpu(totals + column);
+      Memory::store(op.counts_at(static_cast<int>(i / num_columns), op.rank()) + column, count);
+    });
+  }
+  announce_op(group, op, rejection);
+  return await_ops(group, op);
+}
+
+/// Announces, waits for all ranks, and resolves the routing. Run by one lane per rank. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool resolve(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
+                            const primitives::Lane& lane) {
+  const RoutingView<Exec> routing(params.routing);
+  Verdict verdict = Verdict::kAccepted;
+  if (params.has_counts) {
+    if (!exchange_counts(group, op, params)) return false;
+    verdict = judge_ops(op);
+  }
+  if (verdict == Verdict::kAccepted && params.has_counts && params.topk_idx.data != nullptr) {
+    resolve_pairs(group, op, routing);
+    if (group.thread_rank() == 0) {
+      resolve_experts(op, routing, RouteScratch(lane, routing.shape()).offsets);
+      resolve_sizes(op, routing);
+    }
+    group.sync();
+  }
+  if (verdict == Verdict::kAccepted && params.has_moves) {
+    announce_block(group, op, params.block, params.block_rejection);
+    if (!await_blocks(group, op)) return false;
+    verdict = judge_blocks(op);
+    if (verdict == Verdict::kAccepted && params.topk_idx.data != nullptr) resolve_capacities(group, op, routing);
+  }
+  publish_verdict(group, op, verdict);
+  return true;
+}
+
+}  // namespace ep::intranode

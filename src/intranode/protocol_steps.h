@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that every intranode operation shares: announce, await, judge, leave.
+#pragma once
+
+#include "intranode/dispatch_params.h"
+#include "primitives/coop.h"
+#include "primitives/stage.h"
+#include "primitives/wait.h"
+
+#include <cstdint>
+
+namespace ep::intranode {
+
+/// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group wrote before.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void announce_op(G group, const primitives::OpContext<Exec>& op, std::uint32_t rejection) {
+  using Memory = typename Exec::Memory;
+  group.sync();
+  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
+    layout::OpAnnouncement* slot = op.op_at(static_cast<int>(peer), op.rank());
+    for (int field = 0; field < layout::kNumOpFields; ++field) {
+      Memory::store(&slot->fields[field], op.params->announcement.fields[field]);
+    }
+    // [sync:announce-op] release: fields and counts. Acquired in await_ops.
+    Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
+  });
+  group.sync();
+}
+
+/// Tells every peer where this rank's blocks lie: from now on they may be written (dispatch) or read (combine).
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void announce_block(G group, const primitives::OpContext<Exec>& op,
+                                   const layout::BlockAnnouncement& block, std::uint32_t rejection) {
+  using Memory = typename Exec::Memory;
+  group.sync();
+  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
+    layout::BlockAnnouncement* slot = op.block_at(static_cast<int>(peer), op.rank());
+    Memory::store(&slot->capacity_rows, block.capacity_rows);
+    Memory::store(&slot->row_stride_units, block.row_stride_units);
+    Memory::store(&slot->is_staged, block.is_staged);
+    for (int section = 0; section < layout::kNumSections; ++section) {
+      Memory::store(&slot->sections[section], block.sections[section]);
+    }
+    // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them. Acquired in await_blocks.
+    Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
+  });
+  group.sync();
+}
+
+/// Waits for every peer's announcement of this operation. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_ops(G group, const primitives::OpContext<Exec>& op) {
+  for (int src = 0; src < op.num_ranks(); ++src) {
+    const std::uint64_t* head = &op.op_at(op.rank(), src)->head;
+    const bool is_here = wait_until(group, op, {primitives::WaitSite::kAnnounced, src, op.tag()}, [&] {
+      return std::uint64_t{layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-op] acquire
+    });
+    if (!is_here) return false;
+  }
+  return true;
+}
+
+/// Waits for every peer's blocks. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op) {
+  for (int src = 0; src < op.num_ranks(); ++src) {
+    const std::uint64_t* head = &op.block_at(op.rank(), src)->head;
+    const bool is_here = wait_until(group, op, {primitives::WaitSite::kBlock, src, op.tag()}, [&] {
+      return std::uint64_t{layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-block] acquire
+    });
+    if (!is_here) return false;
+  }
+  return true;
+}
+
+/// Every rank sees the same announcements, so every rank reaches the same verdict.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE Verdict judge_ops(const primitives::OpContext<Exec>& op) {
+  using Memory = typename Exec::Memory;
+  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
+  for (int src = 0; src < op.num_ranks(); ++src) {
+    const layout::OpAnnouncement* other = op.op_at(op.rank(), src);
+    if (layout::value_in(Memory::load(&other->head)) != layout::kAccepted) return Verdict::kRejected;
+    for (int field = 0; field < layout::kNumAgreedFields; ++field) {
+      if (Memory::load(&other->fields[field]) != Memory::load(&first->fields[field])) return Verdict::kRejected;
+    }
+  }
+  return Verdict::kAccepted;
+}
+
+template <primitives::Executor Exec>
+EP_HOST_DEVICE Verdict judge_blocks(const primitives::OpContext<Exec>& op) {
+  for (int src = 0; src < op.num_ranks(); ++src) {
+    const std::uint64_t head = Exec::Memory::load(&op.block_at(op.rank(), src)->head);
+    if (layout::value_in(head) != layout::kAccepted) return Verdict::kBlockRejected;
+  }
+  return Verdict::kAccepted;
+}
+
+/// Ends the resolve stage: all roles of this rank learn the verdict.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void publish_verdict(G group, const primitives::OpContext<Exec>& op, Verdict verdict) {
+  if (group.thread_rank() == 0) {
+    Exec::Memory::store(&op.local()->verdict.value, static_cast<std::uint64_t>(verdict));
+  }
+  stage_complete(group, op, layout::Stage::kResolved, 1);
+}
+
+/// What a role learns when it waits for the resolve stage.
+enum class Outcome { kMove, kNothingToMove, kGaveUp };
+
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE Outcome await_verdict(G group, const primitives::OpContext<Exec>& op) {
+  if (!stage_wait(group, op, layout::Stage::kResolved, 1)) return Outcome::kGaveUp;
+  const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
+  return verdict == Verdict::kAccepted ? Outcome::kMove : Outcome::kNothingToMove;
+}
+
+/// A counter per source that only grows: waits until it grew by `expected` since the last operation, and remembers.
+struct GrowingCounter {
+  primitives::WaitSite site;
+  std::int64_t counters;  ///< offset of Counter[num_ranks] in the control region
+  std::int64_t bases;     ///< offset of u64[num_ranks]
+};
+
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_growth(G group, const primitives::OpContext<Exec>& op, const GrowingCounter& counter,
+                                 int src, std::int64_t expected) {
+  auto* base = op.template array<std::uint64_t>(counter.bases) + src;
+  const std::uint64_t* word = &(op.template array<layout::Counter>(counter.counters) + src)->value;
+  const std::uint64_t target = Exec::Memory::load(base) + static_cast<std::uint64_t>(expected);
+  const bool is_done = wait_until(group, op, {counter.site, src, target}, [&] {
+    return Exec::Memory::load_acquire_sys(word);  // [sync:arrive] [sync:pulled] [sync:returned] acquire
+  });
+  if (is_done && group.thread_rank() == 0) Exec::Memory::store(base, target);
+  return is_done;
+}
+
+/// Every lane calls it when it has nothing left to do. True for the last one: it finishes the operation.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool is_last_to_leave(G group, const primitives::OpContext<Exec>& op) {
+  group.sync();
+  std::uint64_t others = 0;
+  if (group.thread_rank() == 0) {
+    // [sync:leave] release: this lane's work. acquire: that of the lanes before it.
+    others = Exec::Memory::fetch_add_acq_rel_gpu(op.stage(layout::Stage::kLeft), std::uint64_t{1});
+  }
+  return group.broadcast(others) + 1 == static_cast<std::uint64_t>(op.params->num_lanes);
+}
+
+/// The last lane: counters start the next launch at zero; the epoch advances if the operation is over.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void reset_local_state(G group, const primitives::OpContext<Exec>& op, bool is_over) {
+  using Memory = typename Exec::Memory;
+  layout::LocalState* local = op.local();
+  primitives::for_each_strided(group, static_cast<int>(layout::Ticket::kNum),
+                               [&](std::int64_t i) { Memory::store(&local->tickets[i].value, std::uint64_t{0}); });
+  primitives::for_each_strided(group, static_cast<int>(layout::Stage::kNum),
+                               [&](std::int64_t i) { Memory::store(&local->stages[i].value, std::uint64_t{0}); });
+  auto* totals = op.template array<std::int32_t>(op.control().totals);
+  primitives::for_each_strided(group, op.control().shape.max_columns(),
+                               [&](std::int64_t i) { Memory::store(totals + i, 0); });
+  group.sync();
+  if (group.thread_rank() != 0) return;
+  Memory::store(&local->rejected.value, std::uint64_t{0});
+  if (is_over) Memory::store(&local->epoch.value, op.epoch);
+}
+
+}  // namespace ep::intranode

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads a dispatch's tables: which token goes to which rank and row (layout/routing_tables.h).
+#pragma once
+
+#include "intranode/dispatch_params.h"
+
+#include <cstdint>
+
+namespace ep::intranode {
+
+template <primitives::Executor Exec>
+struct RoutingView {
+  const RoutingParams* params;
+
+  EP_HOST_DEVICE explicit RoutingView(const RoutingParams& routing) : params(&routing) {}
+
+  EP_HOST_DEVICE const layout::TableShape& shape() const { return params->tables.shape; }
+  EP_HOST_DEVICE int topk() const { return shape().topk; }
+
+  template <class T>
+  EP_HOST_DEVICE T* array(std::int64_t offset) const {
+    return layout::array_at<T>(params->block, offset);
+  }
+  EP_HOST_DEVICE std::int64_t* first_rows() const { return array<std::int64_t>(params->tables.first_rows); }
+  EP_HOST_DEVICE std::int64_t* capacities() const { return array<std::int64_t>(params->tables.capacities); }
+  EP_HOST_DEVICE std::int64_t* pairs_from() const { return array<std::int64_t>(params->tables.pairs_from); }
+  EP_HOST_DEVICE std::int64_t* pair_bases() const { return array<std::int64_t>(params->tables.pair_bases); }
+  EP_HOST_DEVICE std::int64_t* source_tokens() const { return array<std::int64_t>(params->tables.source_tokens); }
+  EP_HOST_DEVICE std::int32_t* counts() const { return array<std::int32_t>(params->tables.counts); }
+  EP_HOST_DEVICE std::int64_t* sizes() const { return array<std::int64_t>(params->tables.sizes); }
+
+  /// Chunks of tokens of a source.
+  EP_HOST_DEVICE std::int64_t chunks_of(int src) const {
+    return layout::div_up(source_tokens()[src], layout::kChunkTokens);
+  }
+
+  /// Global expert ids of a token, -1 = none.
+  EP_HOST_DEVICE std::int32_t* experts_of(std::int64_t token) const {
+    return array<std::int32_t>(params->tables.experts) + token * topk();
+  }
+  EP_HOST_DEVICE int expert_column(int expert) const { return shape().num_ranks + expert; }
+  EP_HOST_DEVICE std::int64_t mask_index(int column, std::int64_t group) const {
+    return column * shape().num_groups() + group;
+  }
+
+  /// Final row of the token in the column; precondition: the token goes there.
+  EP_HOST_DEVICE std::int64_t row_in(int column, std::int64_t token) const {
+    const std::int64_t index = mask_index(column, token / layout::kGroupTokens);
+    const std::uint32_t below = (1U << (token % layout::kGroupTokens)) - 1;
+    const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[index];
+    return first_rows()[column] + array<std::int32_t>(params->tables.prefixes)[index] + Exec::popcount(mask & below);
+  }
+
+  /// Final row of a token's expert at its rank, -1 if the row was dropped.
+  EP_HOST_DEVICE std::int64_t expert_row(int expert, std::int64_t token) const {
+    const std::int64_t row = row_in(expert_column(expert), token);
+    return row < capacities()[params->rank_of[expert]] ? row : -1;
+  }
+
+  /// Row of a (token, rank) pair in a flat output, -1 if it was dropped.
+  EP_HOST_DEVICE std::int64_t flat_row(int rank, std::int64_t token) const {
+    const std::int64_t row = row_in(rank, token);
+    return row < capacities()[rank] ? row : -1;
+  }
+
+  /// True if no earlier k names the same expert.
+  EP_HOST_DEVICE static bool is_first_of_expert(const std::int32_t* experts, int k) {
+    for (int earlier = 0; earlier < k; ++earlier) {
+      if (experts[earlier] == experts[k]) return false;
+    }
+    return true;
+  }
+
+  /// True if k names an expert and no earlier k names one of the same rank.
+  EP_HOST_DEVICE bool is_first_of_rank(const std::int32_t* experts, int k) const {
+    if (experts[k] < 0) return false;
+    const std::int32_t rank = params->rank_of[experts[k]];
+    for (int earlier = 0; earlier < k; ++earlier) {
+      if (experts[earlier] >= 0 && params->rank_of[experts[earlier]] == rank) return false;
+    }
+    return true;
+  }
+};
+
+/// Weight of the expert of k: repeats of an expert count with the sum of their weights, in k order.
+/// Precondition: k is the first of its expert.
+EP_HOST_DEVICE inline float summed_weight(const std::int32_t* experts, int topk, int k, const StridedInput& weights,
+                                          std::int64_t token) {
+  const float* row = static_cast<const float*>(weights.data) + token * weights.row_stride;
+  float sum = row[k * weights.col_stride];
+  for (int later = k + 1; later < topk; ++later) {
+    if (experts[later] == experts[k]) sum = sum + row[later * weights.col_stride];
+  }
+  return sum;
+}
+
+/// First pair in [begin, end) whose source token is not below `token`; the tokens of one source ascend.
+EP_HOST_DEVICE inline std::int64_t first_pair_of(const std::int32_t* src_tokens, std::int64_t begin, std::int64_t end,
+                                                 std::int64_t token) {
+  while (begin < end) {
+    const std::int64_t middle = begin + (end - begin) / 2;
+    if (src_tokens[middle] < token) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+}  // namespace ep::intranode

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control region at the start of segment 0: the same offsets on every rank, from the group's maxima alone.
+#pragma once
+
+#include "layout/announcement.h"
+#include "layout/epoch.h"
+#include "layout/regions.h"
+
+#include <cstdint>
+
+namespace ep::layout {
+
+/// Tokens whose rows announce themselves together, and tokens per chunk of the combine ring.
+inline constexpr int kChunkTokens = 8;
+
+/// What the control region is sized by; equal on all ranks.
+struct ControlShape {
+  int num_ranks = 1;
+  std::int64_t max_tokens = 0;
+  int max_experts = 0;
+  std::int64_t max_row_bytes = 0;
+  int ring_slots = 1;
+
+  EP_HOST_DEVICE constexpr int max_columns() const { return num_ranks + max_experts; }
+  EP_HOST_DEVICE constexpr std::int64_t max_chunks() const { return div_up(max_tokens, kChunkTokens); }
+};
+
+/// Counters that the roles of one rank share. Zero between operations: the last role to leave resets them.
+enum class Ticket : int { kCount, kScan, kResolve, kSend, kRecord, kCopy, kPad, kPrepare, kPush, kPull, kNum };
+enum class Stage : int { kCounted, kScanned, kPrepared, kResolved, kLeft, kNum };
+
+/// A counter on a line of its own.
+struct alignas(kLineBytes) Counter {
+  std::uint64_t value = 0;
+};
+
+/// Words of one rank that only its own roles use.
+struct LocalState {
+  Counter epoch;     ///< of the last finished operation
+  Counter rejected;  ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
+  Counter rejected_position;  ///< `rejected` of the last operation that counted, kept for the host
+  Counter verdict;   ///< set by the resolve role: a Verdict
+  Counter tickets[static_cast<int>(Ticket::kNum)];
+  Counter stages[static_cast<int>(Stage::kNum)];
+};
+
+/// First fault of a group, as seen by this rank.
+struct alignas(kLineBytes) FaultRecord {
+  std::uint32_t claimed = 0;  ///< 0: none, 1: being written, 2: complete
+  std::uint32_t op = 0;       ///< OpKind
+  std::uint32_t site = 0;     ///< primitives::WaitSite
+  std::int32_t reporter = 0;  ///< the rank that gave up
+  std::int32_t peer = 0;      ///< the rank it waited for
+  std::uint32_t peer_is_gone = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t expected = 0;
+  std::uint64_t got = 0;
+  std::uint64_t waited_ns = 0;
+};
+
+/// Offsets in bytes from the start of segment 0.
+struct ControlLayout {
+  ControlShape shape;
+  std::int64_t local = 0;           // LocalState
+  std::int64_t fault = 0;           // FaultRecord
+  std::int64_t abort = 0;           // Counter: not 0 ends every wait
+  std::int64_t ops = 0;             // OpAnnouncement[kNumBanks][num_ranks], written by each source
+  std::int64_t blocks = 0;          // BlockAnnouncement[kNumBanks][num_ranks], written by each source
+  std::int64_t counts = 0;          // int32[kNumBanks][num_ranks][max_columns], written by each source
+  std::int64_t totals = 0;          // int32[max_columns], local
+  std::int64_t arrived = 0;         // Counter[num_ranks]: pairs and records that landed, never reset
+  std::int64_t arrived_base = 0;    // u64[num_ranks], local: `arrived` at the end of the last operation
+  std::int64_t pulled = 0;          // Counter[num_ranks]: chunks whose reads by that rank ended, never reset
+  std::int64_t pulled_base = 0;     // u64[num_ranks], local
+  std::int64_t returned = 0;        // Counter[num_ranks]: pairs whose router gradient came back, never reset
+  std::int64_t returned_base = 0;   // u64[num_ranks], local
+  std::int64_t chunk_flags = 0;     // u64[num_ranks][max_chunks]: tag of the operation whose chunk landed
+  std::int64_t ring_ready = 0;      // u64[num_ranks][max_chunks], at the reader: tag once the chunk is in its slot
+  std::int64_t ring_freed = 0;      // u64[num_ranks][max_chunks], at the writer: tag once the chunk was read
+  std::int64_t control_bytes = 0;   // all of the above
+  std::int64_t ring_payload = 0;    // [num_ranks][ring_slots][kChunkTokens rows], at the reader
+  std::int64_t ring_bytes = 0;
+  std::int64_t total_bytes = 0;
+
+  EP_HOST_DEVICE constexpr std::int64_t ring_slot_bytes() const { return kChunkTokens * shape.max_row_bytes; }
+  /// Index of a chunk's word in chunk_flags, ring_ready and ring_freed.
+  EP_HOST_DEVICE constexpr std::int64_t chunk_index(int peer, std::int64_t chunk) const {
+    return peer * shape.max_chunks() + chunk;
+  }
+  /// Offset of the ring slot in which a chunk between this rank and `peer` travels.
+  EP_HOST_DEVICE constexpr std::int64_t ring_slot(int peer, std::int64_t chunk) const {
+    const std::int64_t slot = peer * static_cast<std::int64_t>(shape.ring_slots) + chunk % shape.ring_slots;
+    return ring_payload + slot * ring_slot_bytes();
+  }
+};
+
+EP_HOST_DEVICE constexpr ControlLayout make_control_layout(const ControlShape& shape) {
+  ControlLayout layout{.shape = shape};
+  const std::int64_t num_ranks = shape.num_ranks;
+  Regions regions;
+  layout.local = regions.add<LocalState>(1);
+  layout.fault = regions.add<FaultRecord>(1);
+  layout.abort = regions.add<Counter>(1);
+  layout.ops = regions.add<OpAnnouncement>(kNumBanks * num_ranks);
+  layout.blocks = regions.add<BlockAnnouncement>(kNumBanks * num_ranks);
+  layout.counts = regions.add<std::int32_t>(kNumBanks * num_ranks * shape.max_columns());
+  layout.totals = regions.add<std::int32_t>(shape.max_columns());
+  layout.arrived = regions.add<Counter>(num_ranks);
+  layout.arrived_base = regions.add<std::uint64_t>(num_ranks);
+  layout.pulled = regions.add<Counter>(num_ranks);
+  layout.pulled_base = regions.add<std::uint64_t>(num_ranks);
+  layout.returned = regions.add<Counter>(num_ranks);
+  layout.returned_base = regions.add<std::uint64_t>(num_ranks);
+  layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.ring_ready = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.ring_freed = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.control_bytes = regions.total_bytes();
+  layout.ring_payload = regions.add_bytes(num_ranks * shape.ring_slots * layout.ring_slot_bytes());
+  layout.ring_bytes = regions.total_bytes() - layout.control_bytes;
+  layout.total_bytes = regions.total_bytes();
+  return layout;
+}
+
+}  // namespace ep::layout

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Epochs, their tags and banks: how a word says which operation it belongs to.
+#pragma once
+
+#include "base/macros.h"
+
+#include <cstdint>
+
+namespace ep::layout {
+
+/// Control words have two banks: a rank that is one operation ahead writes the other one. Two suffice because an
+/// operation completes only after a word from every rank.
+inline constexpr int kNumBanks = 2;
+
+EP_HOST_DEVICE constexpr int bank_of(std::uint64_t epoch) { return static_cast<int>(epoch % kNumBanks); }
+
+/// The low half of the epoch. It wraps after 2^32 operations; a stale word is at most kNumBanks operations old, so equal
+/// tags mean equal epochs. Memory starts as zero and the first epoch is 1.
+EP_HOST_DEVICE constexpr std::uint32_t tag_of(std::uint64_t epoch) { return static_cast<std::uint32_t>(epoch); }
+
+/// | 63..32 tag | 31..0 value |
+EP_HOST_DEVICE constexpr std::uint64_t tagged_word(std::uint32_t tag, std::uint32_t value) {
+  return (static_cast<std::uint64_t>(tag) << 32) | value;
+}
+
+EP_HOST_DEVICE constexpr std::uint32_t tag_in(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
+
+EP_HOST_DEVICE constexpr std::uint32_t value_in(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
+
+}  // namespace ep::layout

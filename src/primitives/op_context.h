@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every role of an operation knows: the group's window, the rank, the epoch.
+#pragma once
+
+#include "base/macros.h"
+#include "layout/control.h"
+#include "primitives/executor.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ep::primitives {
+
+/// Segments of one rank that a peer table has room for.
+inline constexpr int kMaxSegments = 256;
+
+/// Host-decided part that all operations share; plain data, passed to a kernel by value.
+struct OpParams {
+  const void* peer_table = nullptr;  ///< [num_ranks][kMaxSegments] base addresses; read by Executor::peer_segment
+  const void* gone_flags = nullptr;  ///< [num_ranks]; read by Executor::is_gone
+  layout::ControlLayout layout;
+  layout::OpAnnouncement announcement;  ///< fields of this rank; the head is made by the announcing role
+  std::uint32_t rejection = layout::kAccepted;  ///< not kAccepted: arguments were refused before the launch
+  int rank = 0;
+  int num_lanes = 1;  ///< lanes of all roles and channels: the last one to leave finishes the operation
+  std::uint64_t timeout_ns = 0;
+  bool streams_rows = false;  ///< host: rows are too many to be read from a cache
+};
+
+/// Built once per lane, by value.
+template <Executor Exec>
+struct OpContext {
+  using Memory = typename Exec::Memory;
+
+  const OpParams* params;
+  std::byte* own;  // this rank's control region
+  std::uint64_t epoch;
+
+  EP_HOST_DEVICE explicit OpContext(const OpParams& op_params)
+      : params(&op_params), own(Exec::peer_segment(op_params.peer_table, op_params.rank * kMaxSegments)), epoch(0) {
+    // Plain: written by the last lane of the previous operation, which the launch orders before this one.
+    epoch = Memory::load(&local()->epoch.value) + 1;
+  }
+
+  EP_HOST_DEVICE int rank() const { return params->rank; }
+  EP_HOST_DEVICE int num_ranks() const { return params->layout.shape.num_ranks; }
+  EP_HOST_DEVICE std::uint32_t tag() const { return layout::tag_of(epoch); }
+  EP_HOST_DEVICE const layout::ControlLayout& control() const { return params->layout; }
+
+  EP_HOST_DEVICE layout::LocalState* local() const { return array<layout::LocalState>(params->layout.local); }
+  EP_HOST_DEVICE std::uint64_t* ticket(layout::Ticket kind) const {
+    return &local()->tickets[static_cast<int>(kind)].value;
+  }
+  EP_HOST_DEVICE std::uint64_t* stage(layout::Stage stage) const {
+    return &local()->stages[static_cast<int>(stage)].value;
+  }
+
+  /// An array of this rank's control region.
+  template <class T>
+  EP_HOST_DEVICE T* array(std::int64_t offset) const {
+    return layout::array_at<T>(own, offset);
+  }
+  /// The same array at a peer.
+  template <class T>
+  EP_HOST_DEVICE T* array_of(int peer, std::int64_t offset) const {
+    return layout::array_at<T>(Exec::peer_segment(params->peer_table, peer * kMaxSegments), offset);
+  }
+  /// A block of a peer's arena.
+  EP_HOST_DEVICE std::byte* address_of(int peer, layout::Location location) const {
+    return Exec::peer_segment(params->peer_table, peer * kMaxSegments + static_cast<std::int64_t>(location.segment)) +
+           location.offset_units * layout::kLocationUnit;
+  }
+
+  /// What `src` announced, in the copy that `peer` holds.
+  EP_HOST_DEVICE layout::OpAnnouncement* op_at(int peer, int src) const {
+    return array_of<layout::OpAnnouncement>(peer, params->layout.ops) + bank_index(src);
+  }
+  EP_HOST_DEVICE layout::BlockAnnouncement* block_at(int peer, int src) const {
+    return array_of<layout::BlockAnnouncement>(peer, params->layout.blocks) + bank_index(src);
+  }
+  EP_HOST_DEVICE std::int32_t* counts_at(int peer, int src) const {
+    return array_of<std::int32_t>(peer, params->layout.counts) + bank_index(src) * params->layout.shape.max_columns();
+  }
+
+  /// False once any rank gave up: no lane may start another peer-visible side effect.
+  EP_HOST_DEVICE bool may_proceed() const {
+    return Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0;
+  }
+
+ private:
+  EP_HOST_DEVICE std::int64_t bank_index(int src) const {
+    return static_cast<std::int64_t>(layout::bank_of(epoch)) * num_ranks() + src;
+  }
+};
+
+}  // namespace ep::primitives

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum of rows: what a reducer of any executor is given.
+#pragma once
+
+#include "base/macros.h"
+#include "primitives/row_math.h"
+
+#include <ep/dtype.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace ep::primitives {
+
+/// A token has at most this many experts.
+inline constexpr int kMaxTopk = 32;
+
+/// One output row and its terms, in the order of the arithmetic (row_math.h, ReduceRow).
+struct RowSum {
+  RowTerm terms[kMaxTopk];
+  int num_terms = 0;
+  std::byte* out = nullptr;
+  const std::byte* bias = nullptr;
+
+  EP_HOST_DEVICE void add(const std::byte* row, float weight) {
+    terms[num_terms].row = row;
+    terms[num_terms].weight = weight;
+    terms[num_terms].ends_hop = false;
+    ++num_terms;
+  }
+  /// The terms since the last call cross a link together.
+  EP_HOST_DEVICE void end_hop() {
+    if (num_terms > 0) terms[num_terms - 1].ends_hop = true;
+  }
+};
+
+/// What all sums of one operation share.
+struct SumSpec {
+  std::int64_t num_elems = 0;
+  DType dtype = DType::kBf16;
+  bool weighted = false;
+};
+
+}  // namespace ep::primitives

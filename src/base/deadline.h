@@ -31,6 +31,13 @@ class Deadline {
     return after(std::chrono::nanoseconds(std::min(duration, kMax)));
   }
 
+  /// Saturates, too.
+  Deadline plus(std::chrono::milliseconds grace) const {
+    const std::int64_t room = std::numeric_limits<std::int64_t>::max() - at_ns_;
+    const std::chrono::nanoseconds grace_ns(grace);
+    return Deadline(at_ns_ + std::clamp<std::int64_t>(grace_ns.count(), 0, room));
+  }
+
   static Deadline earlier(Deadline a, Deadline b) { return a.at_ns_ < b.at_ns_ ? a : b; }
 
   bool expired() const { return now_ns() >= at_ns_; }

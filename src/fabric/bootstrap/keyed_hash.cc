@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// SHA-256, HMAC and random bytes.
+#include "fabric/bootstrap/keyed_hash.h"
+
+#include "base/check.h"
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <errno.h>
+#include <sys/random.h>
+#include <vector>
+
+namespace ep::fabric {
+namespace {
+
+constexpr std::size_t kBlockBytes = 64;
+constexpr std::size_t kLengthBytes = 8;
+constexpr int kNumRounds = 64;
+
+using State = std::array<std::uint32_t, 8>;
+
+constexpr State kInitialState = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+
+constexpr std::array<std::uint32_t, kNumRounds> kRoundConstants = {
+    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+
+using Schedule = std::array<std::uint32_t, kNumRounds>;
+
+Schedule schedule_of(std::span<const std::byte> block) {
+  Schedule w{};
+  for (std::size_t i = 0; i < kBlockBytes; ++i) {
+    w[i / 4] = (w[i / 4] << 8) | static_cast<std::uint32_t>(block[i]);
+  }
+  for (std::size_t i = 16; i < w.size(); ++i) {
+    const std::uint32_t s0 = std::rotr(w[i - 15], 7) ^ std::rotr(w[i - 15], 18) ^ (w[i - 15] >> 3);
+    const std::uint32_t s1 = std::rotr(w[i - 2], 17) ^ std::rotr(w[i - 2], 19) ^ (w[i - 2] >> 10);
+    w[i] = w[i - 16] + s0 + w[i - 7] + s1;
+  }
+  return w;
+}
+
+void compress(State& state, std::span<const std::byte> block) {
+  const Schedule w = schedule_of(block);
+  auto [a, b, c, d, e, f, g, h] = state;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const std::uint32_t s1 = std::rotr(e, 6) ^ std::rotr(e, 11) ^ std::rotr(e, 25);
+    const std::uint32_t t1 = h + s1 + ((e & f) ^ (~e & g)) + kRoundConstants[i] + w[i];
+    const std::uint32_t s0 = std::rotr(a, 2) ^ std::rotr(a, 13) ^ std::rotr(a, 22);
+    const std::uint32_t t2 = s0 + ((a & b) ^ (a & c) ^ (b & c));
+    h = g;
+    g = f;
+    f = e;
+    e = d + t1;
+    d = c;
+    c = b;
+    b = a;
+    a = t1 + t2;
+  }
+  const State mixed = {a, b, c, d, e, f, g, h};
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] += mixed[i];
+}
+
+/// The message, 0x80, zeros, and the length in bits, to a multiple of the block.
+std::vector<std::byte> padded(std::span<const std::byte> message) {
+  std::vector<std::byte> bytes(message.begin(), message.end());
+  bytes.push_back(std::byte{0x80});
+  while ((bytes.size() + kLengthBytes) % kBlockBytes != 0) bytes.push_back(std::byte{0});
+  const std::uint64_t bits = std::uint64_t{message.size()} * 8;
+  for (int shift = 56; shift >= 0; shift -= 8) {
+    bytes.push_back(static_cast<std::byte>((bits >> shift) & 0xff));
+  }
+  return bytes;
+}
+
+/// SHA-256 of (key xor pad, message).
+Digest keyed_half(std::span<const std::byte> key, std::byte pad, std::span<const std::byte> rest) {
+  std::vector<std::byte> bytes(kBlockBytes, pad);
+  for (std::size_t i = 0; i < key.size(); ++i) bytes[i] ^= key[i];
+  bytes.insert(bytes.end(), rest.begin(), rest.end());
+  return sha256(bytes);
+}
+
+}  // namespace
+
+Digest sha256(std::span<const std::byte> message) {
+  State state = kInitialState;
+  const std::vector<std::byte> bytes = padded(message);
+  for (std::size_t at = 0; at < bytes.size(); at += kBlockBytes) {
+    compress(state, std::span(bytes).subspan(at, kBlockBytes));
+  }
+  Digest digest;
+  for (std::size_t i = 0; i < digest.size(); ++i) {
+    digest[i] = static_cast<std::byte>((state[i / 4] >> (24 - 8 * (i % 4))) & 0xff);
+  }
+  return digest;
+}
+
+Digest hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> message) {
+  constexpr std::byte kInnerPad{0x36};
+  constexpr std::byte kOuterPad{0x5c};
+  Digest short_key;
+  if (key.size() > kBlockBytes) {
+    short_key = sha256(key);
+    key = short_key;
+  }
+  return keyed_half(key, kOuterPad, keyed_half(key, kInnerPad, message));
+}
+
+bool equal_in_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) {
+  if (a.size() != b.size()) return false;
+  std::byte difference{0};
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= a[i] ^ b[i];
+  return difference == std::byte{0};
+}
+
+void fill_random(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t filled = ::getrandom(bytes.data(), bytes.size(), 0);
+    EP_CHECK(filled >= 0 || errno == EINTR, "getrandom");
+    if (filled > 0) bytes = bytes.subspan(static_cast<std::size_t>(filled));
+  }
+}
+
+}  // namespace ep::fabric

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks what needs no parser: trailing space, final newline, non-ASCII, large files, headers of files, owned TODOs."""
+"""Checks what needs no parser: trailing space, final newline, non-ASCII, large files, headers of files, owned TODOs,
+sources that no CMakeLists.txt lists."""
 
+import pathlib
 import re
 
 import lint_source
@@ -44,6 +46,20 @@ def check_cpp(path, text):
         yield Finding(path, lint_source.line_of(code, match.start()), "using namespace")
 
 
+def is_listed(root, path):
+    """Whether a CMakeLists.txt beside or above the file names it, in full or, for an example, by its stem."""
+    file = pathlib.PurePosixPath(path)
+    for folder in file.parents:
+        lists = root / folder / "CMakeLists.txt"
+        if lists.is_file():
+            name = re.escape(str(file.relative_to(folder)))
+            stem = re.escape(file.stem)
+            if re.search(rf"(?m)(^|[\s(]){name}($|[\s)])|ep_add_example\({stem}\)",
+                         lists.read_text(encoding="utf-8")):
+                return True
+    return False
+
+
 def check_file(root, path):
     content = (root / path).read_bytes()
     if len(content) > MAX_FILE_BYTES:
@@ -59,6 +75,9 @@ def check_file(root, path):
         yield Finding(path, 1, f"the first lines lack '{SPDX}'")
     if path.endswith(lint_source.CPP_SUFFIXES):
         yield from check_cpp(path, text)
+    must_be_listed = path.endswith((".cc", ".cu")) or path.startswith("include/")
+    if must_be_listed and path.endswith(lint_source.CPP_SUFFIXES) and not is_listed(root, path):
+        yield Finding(path, 1, "no CMakeLists.txt lists this file, so nothing builds or installs it")
 
 
 def main():

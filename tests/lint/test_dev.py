@@ -60,6 +60,13 @@ class DevTest(CheckTest):
         self.assertIn("FAIL configure host", done.stdout)
         self.assertIn("cannot configure --preset host", done.stdout)
 
+    def test_warnings_are_errors_with_the_compiler_of_ci_only(self):
+        self.stand_in("dpkg-query", "echo installed")
+        self.stand_in("cmake", 'echo "cmake $*"; exit 3')
+        for version, werror in (("12", "ON"), ("13", "OFF")):
+            self.stand_in("c++", f"echo {version}")
+            self.assertIn(f"-DEP_WERROR={werror}", self.dev("build").stdout)
+
     def test_failing_test_fails_the_task(self):
         self.stand_in("dpkg-query", "echo installed")
         self.stand_in("cmake", "exit 0")

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 namespace ep::fabric {
@@ -21,15 +22,12 @@ class PoolState;
 class Block {
  public:
   /// For Pool only.
-  Block(std::shared_ptr<PoolState> owner, Segment segment, std::int64_t offset, std::int64_t bytes);
+  Block(std::shared_ptr<PoolState> owner, Location location, std::int64_t bytes, std::byte* data);
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
   ~Block();
 
-  Location location() const { return {.segment = segment, .offset = offset}; }
-
-  const int segment;
-  const std::int64_t offset;
+  const Location location;
   /// As asked for, 0 included; the pool reserves a multiple of Pool::kAlignment.
   const std::int64_t bytes;
   /// Aligned to Pool::kAlignment, unique among live blocks also where bytes is 0.
@@ -79,9 +77,13 @@ class Pool {
   static std::int64_t segment_bytes_for(std::int64_t bytes, std::int64_t growth_bytes);
 
  private:
-  Status grow(std::int64_t bytes);
+  Status grow(std::int64_t reserved_bytes);
 
+  SegmentSource& source_;
+  const PoolOptions options_;
   const std::shared_ptr<PoolState> state_;
+  /// One thread grows; the others wait for what it brings.
+  std::mutex growing_;
 };
 
 }  // namespace ep::fabric

@@ -8,7 +8,6 @@
 
 #include <sys/mman.h>
 #include <unistd.h>
-
 #include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -30,7 +29,8 @@ class Stack {
   Stack() {
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
     bytes_ = kStackBytes + page;
-    base_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    base_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
+                 -1, 0);
     EP_CHECK(base_ != MAP_FAILED);
     EP_CHECK(mprotect(base_, page, PROT_NONE) == 0);
   }
@@ -68,7 +68,8 @@ class KeptStack {
 void* this_sanitizer_fiber() { return __tsan_get_current_fiber(); }
 void* make_sanitizer_fiber() { return __tsan_create_fiber(0); }
 void destroy_sanitizer_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-// No synchronisation: roles of one channel must order their accesses as roles of different channels do.
+// No synchronisation: roles of one channel must order their accesses as roles of different channels
+// do.
 void announce_switch(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
 #else
 void* this_sanitizer_fiber() { return nullptr; }
@@ -105,9 +106,12 @@ struct FiberSet::Fiber {
 void FiberSet::Fiber::before_resume() {
   __sanitizer_start_switch_fiber(&scheduler_fake_stack, stack.bottom(), stack.bytes());
 }
-void FiberSet::Fiber::after_resume() { __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr); }
+void FiberSet::Fiber::after_resume() {
+  __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
+}
 void FiberSet::Fiber::before_suspend(void* /*thread_fiber*/, bool is_last) {
-  __sanitizer_start_switch_fiber(is_last ? nullptr : &fake_stack, scheduler_bottom, scheduler_bytes);
+  __sanitizer_start_switch_fiber(is_last ? nullptr : &fake_stack, scheduler_bottom,
+                                 scheduler_bytes);
 }
 void FiberSet::Fiber::after_suspend() {
   __sanitizer_finish_switch_fiber(fake_stack, &scheduler_bottom, &scheduler_bytes);
@@ -115,7 +119,9 @@ void FiberSet::Fiber::after_suspend() {
 #else
 void FiberSet::Fiber::before_resume() { announce_switch(sanitizer_fiber); }
 void FiberSet::Fiber::after_resume() {}
-void FiberSet::Fiber::before_suspend(void* thread_fiber, bool /*is_last*/) { announce_switch(thread_fiber); }
+void FiberSet::Fiber::before_suspend(void* thread_fiber, bool /*is_last*/) {
+  announce_switch(thread_fiber);
+}
 void FiberSet::Fiber::after_suspend() {}
 #endif
 
@@ -131,8 +137,8 @@ void FiberSet::start(Fiber& fiber, const Task& task) {
   ++num_live_;
   const boost::context::stack_context stack = fiber.stack.context();
   fiber.context = boost::context::fiber(
-      std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack), KeptStack(stack),
-      [this, &fiber, &task](boost::context::fiber&& scheduler) {
+      std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack),
+      KeptStack(stack), [this, &fiber, &task](boost::context::fiber&& scheduler) {
         fiber.scheduler = std::move(scheduler);
         fiber.after_suspend();
         task();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs several roles on one thread: each is a fiber, a role that waits hands the thread to the next one.
+// Runs several roles on one thread: each is a fiber, a role that waits hands the thread to the next
+// one.
 #pragma once
 
 #include "primitives/relax.h"

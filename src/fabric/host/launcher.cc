@@ -5,7 +5,6 @@
 #include "primitives/relax.h"
 
 #include <pthread.h>
-
 #include <utility>
 
 namespace ep::fabric {
@@ -33,6 +32,8 @@ void HostLauncher::Channel::run(const Launch& launch) {
   }
   fibers.run(tasks);
 }
+
+HostLauncher::HostLauncher() = default;
 
 HostLauncher::~HostLauncher() {
   is_stopping_.store(true, std::memory_order_relaxed);  // the generation below publishes it
@@ -68,14 +69,16 @@ void HostLauncher::serve(Channel& channel) {
 void HostLauncher::run(const Launch& launch) {
   grow(launch.num_channels);
   launch_ = &launch;
-  num_running_.store(static_cast<std::uint32_t>(launch.num_channels - 1), std::memory_order_relaxed);
+  num_running_.store(static_cast<std::uint32_t>(launch.num_channels - 1),
+                     std::memory_order_relaxed);
   for (int i = 1; i < launch.num_channels; ++i) {
     Channel& channel = *channels_[static_cast<std::size_t>(i)];
     channel.generation.fetch_add(1, std::memory_order_release);  // [sync:launch] release: launch_
     channel.generation.notify_one();
   }
   channels_[0]->run(launch);
-  for (int polls = 1; num_running_.load(std::memory_order_acquire) > 0; ++polls) {  // [sync:landed] acquire
+  for (int polls = 1; num_running_.load(std::memory_order_acquire) > 0;
+       ++polls) {  // [sync:landed] acquire
     primitives::back_off(polls);
   }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs the roles of an operation on host channels: a channel is a thread, each of its roles a fiber.
+// Runs the roles of an operation on host channels: a channel is a thread, each of its roles a
+// fiber.
 #pragma once
 
 #include "fabric/host/fibers.h"
@@ -28,13 +29,13 @@ class HostLauncher {
     std::int64_t scratch_bytes = 0;  ///< per lane
   };
 
-  HostLauncher() = default;
+  HostLauncher();
   ~HostLauncher();
   HostLauncher(const HostLauncher&) = delete;
   HostLauncher& operator=(const HostLauncher&) = delete;
 
-  /// Runs every role once per channel; returns when all have ended. The calling thread is channel 0, so that a launch
-  /// of one channel wakes nobody. One launch at a time.
+  /// Runs every role once per channel; returns when all have ended. The calling thread is channel
+  /// 0, so that a launch of one channel wakes nobody. One launch at a time.
   void run(const Launch& launch);
 
  private:

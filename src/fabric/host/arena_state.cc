@@ -1,0 +1,382 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adding segments, and the service thread that maps those of the peers.
+#include "fabric/host/arena_state.h"
+
+#include "base/check.h"
+#include "base/errno_status.h"
+#include "base/log.h"
+#include "fabric/bootstrap/rank_list.h"
+
+#include <algorithm>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace ep::fabric {
+namespace {
+
+/// The service thread answers with this patience. A peer's queue holds many answers and a segment
+/// waits for its own answer, so a full queue means a peer that is not alive.
+constexpr std::chrono::milliseconds kAnswerTimeout{1000};
+
+std::size_t table_index(int peer, int segment) {
+  return static_cast<std::size_t>(peer) * kMaxSegments + static_cast<std::size_t>(segment);
+}
+
+/// The user's signal handlers must not run on a thread that the user does not know.
+class BlockedSignals {
+ public:
+  BlockedSignals() {
+    sigset_t all;
+    ::sigfillset(&all);
+    EP_CHECK(::pthread_sigmask(SIG_SETMASK, &all, &before_) == 0);
+  }
+  BlockedSignals(const BlockedSignals&) = delete;
+  BlockedSignals& operator=(const BlockedSignals&) = delete;
+  ~BlockedSignals() { EP_CHECK(::pthread_sigmask(SIG_SETMASK, &before_, nullptr) == 0); }
+
+ private:
+  sigset_t before_;
+};
+
+Status peer_failure(const char* what, const std::vector<int>& peers) {
+  Status status(Errc::kPeerTimeout, std::string("arena: ") + what + ": rank " + list_ranks(peers));
+  return status.set_peer(peers.front());
+}
+
+}  // namespace
+
+ArenaState::ArenaState(int rank,
+                       std::vector<ArenaIdentity> identities,
+                       std::vector<ArenaConnection> connections)
+    : rank_(rank),
+      identities_(std::move(identities)),
+      connections_(std::move(connections)),
+      table_(std::make_unique<std::atomic<std::byte*>[]>(identities_.size() * kMaxSegments)),
+      gone_(std::make_unique<std::atomic<std::uint32_t>[]>(identities_.size())),
+      mappings_(identities_.size() * kMaxSegments) {}
+
+ArenaState::~ArenaState() {
+  if (service_.joinable()) {
+    const std::uint64_t one = 1;
+    EP_CHECK(::write(stop_.get(), &one, sizeof(one)) == sizeof(one));
+    service_.join();
+  }
+  unregister_arena(identities_[static_cast<std::size_t>(rank_)].token);
+  // A child process may hold copies of the sockets; peers must see the end all the same.
+  for (int peer : peers()) static_cast<void>(::shutdown(socket_of(peer), SHUT_RDWR));
+}
+
+Status ArenaState::start() {
+  if (num_ranks() == 1) return Status();
+  stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop_.is_open()) return base::errno_status("arena: eventfd", errno);
+  const BlockedSignals blocked;
+  try {
+    service_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& error) {
+    return base::errno_status("arena: service thread", error.code().value());
+  }
+  return Status();
+}
+
+std::vector<int> ArenaState::peers() const {
+  std::vector<int> peers;
+  for (int peer = 0; peer < num_ranks(); ++peer) {
+    if (peer != rank_) peers.push_back(peer);
+  }
+  return peers;
+}
+
+std::atomic<std::byte*>& ArenaState::entry(int peer, int segment) const {
+  return table_[table_index(peer, segment)];
+}
+
+std::shared_ptr<Mapping>& ArenaState::mapping(int peer, int segment) {
+  return mappings_[table_index(peer, segment)];
+}
+
+// relaxed, here and in mark_gone: the flag publishes nothing.
+bool ArenaState::is_gone(int peer) const {
+  return gone_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed) != 0;
+}
+
+Result<std::shared_ptr<Mapping>> ArenaState::create_mapping(std::int64_t bytes,
+                                                            base::UniqueFd& memory) const {
+  if (bytes <= 0) {
+    return Status(Errc::kInvalidArgument,
+                  "arena: segment of " + std::to_string(bytes) + " bytes, expected above 0");
+  }
+  const std::int64_t total = total_bytes();
+  if (total > machine_memory_bytes() - bytes) {
+    return Status(Errc::kOutOfMemory, "arena: segment of " + std::to_string(bytes) +
+                                          " bytes after " + std::to_string(total) +
+                                          ", but the memory of this machine is " +
+                                          std::to_string(machine_memory_bytes()) + " bytes");
+  }
+  EP_TRY_ASSIGN(memory, create_memory(bytes));
+  return Mapping::create(memory.get(), bytes);
+}
+
+Result<int> ArenaState::begin_announcement(const std::shared_ptr<Mapping>& new_mapping) {
+  const std::lock_guard lock(mutex_);
+  if (next_segment_ == kMaxSegments) {
+    return Status(Errc::kOutOfMemory,
+                  "arena: all " + std::to_string(kMaxSegments) + " segments used");
+  }
+  const int segment = next_segment_++;
+  mapping(rank_, segment) = new_mapping;
+  entry(rank_, segment)
+      .store(new_mapping->base(), std::memory_order_release);  // [sync:segment-base]
+  announcement_ = {.segment = segment,
+                   .answers = std::vector<Answer>(identities_.size(), Answer::kNone),
+                   .error = 0};
+  announcement_.answers[static_cast<std::size_t>(rank_)] = Answer::kMapped;
+  return segment;
+}
+
+Result<Segment> ArenaState::add_segment(std::int64_t bytes, base::Deadline deadline) {
+  const std::lock_guard adding(adding_);
+  base::UniqueFd memory;
+  EP_TRY_ASSIGN(const std::shared_ptr<Mapping> created, create_mapping(bytes, memory));
+  EP_TRY_ASSIGN(const int segment, begin_announcement(created));
+  Status status = announce(segment, bytes, memory.get(), deadline);
+  if (status.ok()) status = await_answers(deadline);
+  if (!status.ok()) {
+    withdraw(segment);
+    return status;
+  }
+  return Segment{.id = segment, .base = created->base(), .bytes = bytes, .keep_alive = created};
+}
+
+Status ArenaState::announce(int segment, std::int64_t bytes, int memory, base::Deadline deadline) {
+  const ArenaIdentity& self = identities_[static_cast<std::size_t>(rank_)];
+  {
+    const std::lock_guard lock(mutex_);
+    register_segment(self.token, segment, mapping(rank_, segment));
+  }
+  for (int peer : peers()) {
+    if (is_gone(peer)) return peer_failure("died or left", {peer});
+    const bool is_shared = identities_[static_cast<std::size_t>(peer)].is_same_process(self);
+    const ArenaMessage message{
+        .kind = is_shared ? ArenaMessageKind::kSharedSegment : ArenaMessageKind::kSegment,
+        .rank = rank_,
+        .segment = segment,
+        .error = 0,
+        .bytes = bytes,
+        .token = self.token};
+    const Status sent = send_message(socket_of(peer), message, is_shared ? -1 : memory, deadline);
+    if (!sent.ok()) {
+      Status status(sent.code(), "arena: rank " + std::to_string(peer) + ": " + sent.message(),
+                    sent.native_code());
+      return status.set_peer(peer);
+    }
+  }
+  return Status();
+}
+
+Status ArenaState::await_answers(base::Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.time_point(), [this] { return has_all_answers(); });
+  Status status = judge_answers();
+  announcement_ = {};
+  return status;
+}
+
+/// Also true once one of them will never come.
+bool ArenaState::has_all_answers() const {
+  const auto has_answered = [this](int peer) {
+    return announcement_.answers[static_cast<std::size_t>(peer)] != Answer::kNone;
+  };
+  const std::vector<int> all = peers();
+  return std::any_of(all.begin(), all.end(), [this](int peer) { return is_gone(peer); }) ||
+         std::all_of(all.begin(), all.end(), has_answered);
+}
+
+Status ArenaState::judge_answers() const {
+  std::vector<int> gone;
+  std::vector<int> silent;
+  std::vector<int> refusing;
+  for (int peer : peers()) {
+    const Answer answer = announcement_.answers[static_cast<std::size_t>(peer)];
+    if (is_gone(peer)) gone.push_back(peer);
+    if (answer == Answer::kNone) silent.push_back(peer);
+    if (answer == Answer::kRefused) refusing.push_back(peer);
+  }
+  if (!gone.empty()) return peer_failure("died or left", gone);
+  if (!silent.empty()) return peer_failure("did not map the segment within the deadline", silent);
+  if (refusing.empty()) return Status();
+  return base::errno_status("arena: could not map the segment: rank " + list_ranks(refusing),
+                            announcement_.error);
+}
+
+/// The id stays used: a peer may have mapped it.
+void ArenaState::withdraw(int segment) {
+  const std::lock_guard lock(mutex_);
+  announcement_ = {};
+  entry(rank_, segment).store(nullptr, std::memory_order_release);  // [sync:segment-base]
+  mapping(rank_, segment).reset();
+}
+
+/// Peers whose segment 0 is not mapped here.
+std::vector<int> ArenaState::peers_without_control() const {
+  std::vector<int> all = peers();
+  std::erase_if(all, [this](int peer) { return mappings_[table_index(peer, 0)] != nullptr; });
+  return all;
+}
+
+Status ArenaState::await_control_segments(base::Deadline deadline) {
+  const auto gone_ones = [this] {
+    std::vector<int> gone = peers_without_control();
+    std::erase_if(gone, [this](int peer) { return !is_gone(peer); });
+    return gone;
+  };
+  std::unique_lock lock(mutex_);
+  changed_.wait_until(lock, deadline.time_point(), [this, &gone_ones] {
+    return peers_without_control().empty() || !gone_ones().empty();
+  });
+  const std::vector<int> missing = peers_without_control();
+  if (missing.empty()) return Status();
+  const std::vector<int> gone = gone_ones();
+  if (!gone.empty()) return peer_failure("died or left", gone);
+  return peer_failure("did not publish its control segment within the deadline", missing);
+}
+
+std::optional<Location> ArenaState::locate(const void* address, std::int64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  for (int segment = 0; segment < next_segment_; ++segment) {
+    const std::shared_ptr<Mapping>& own = mappings_[table_index(rank_, segment)];
+    if (own == nullptr || !own->contains(address, bytes)) continue;
+    return Location{.segment = segment,
+                    .offset = static_cast<const std::byte*>(address) - own->base()};
+  }
+  return std::nullopt;
+}
+
+std::int64_t ArenaState::total_bytes() const {
+  const std::lock_guard lock(mutex_);
+  std::int64_t total = 0;
+  for (int segment = 0; segment < next_segment_; ++segment) {
+    const std::shared_ptr<Mapping>& own = mappings_[table_index(rank_, segment)];
+    if (own != nullptr) total += own->bytes();
+  }
+  return total;
+}
+
+int ArenaState::num_segments() const {
+  const std::lock_guard lock(mutex_);
+  return next_segment_;
+}
+
+/// The service thread: sleeps in poll() until a peer says something, dies, or this arena ends.
+void ArenaState::serve() {
+  while (true) {
+    std::vector<pollfd> entries = {{.fd = stop_.get(), .events = POLLIN, .revents = 0}};
+    for (int peer = 0; peer < num_ranks(); ++peer) {
+      const ArenaConnection& connection = connections_[static_cast<std::size_t>(peer)];
+      // poll() skips negative descriptors.
+      const bool is_live = peer != rank_ && !is_gone(peer);
+      entries.push_back(
+          {.fd = is_live ? connection.socket.get() : -1, .events = POLLIN, .revents = 0});
+      entries.push_back(
+          {.fd = is_live ? connection.process.get() : -1, .events = POLLIN, .revents = 0});
+    }
+    static_cast<void>(::poll(entries.data(), entries.size(), -1));
+    if (entries[0].revents != 0) return;
+    for (int peer = 0; peer < num_ranks(); ++peer) {
+      const std::size_t at = 1 + 2 * static_cast<std::size_t>(peer);
+      if (entries[at].revents != 0) serve_peer(peer);
+      if (entries[at + 1].revents != 0) mark_gone(peer);
+    }
+  }
+}
+
+void ArenaState::serve_peer(int peer) {
+  while (!is_gone(peer)) {
+    const Result<Received> received = receive_message(socket_of(peer));
+    if (!received.ok()) {
+      base::log(LogLevel::kError, rank_,
+                "rank " + std::to_string(peer) + ": " + received.status().message());
+      return mark_gone(peer);
+    }
+    if (received->state == ReceiveState::kNothing) return;
+    if (received->state == ReceiveState::kClosed ||
+        !handle(peer, received->message, received->fd)) {
+      return mark_gone(peer);
+    }
+  }
+}
+
+/// False where the peer breaks the protocol or cannot be answered.
+bool ArenaState::handle(int peer, const ArenaMessage& message, const base::UniqueFd& memory) {
+  switch (message.kind) {
+    case ArenaMessageKind::kSegment:
+    case ArenaMessageKind::kSharedSegment:
+      return map_segment(peer, message, memory);
+    case ArenaMessageKind::kMapped:
+    case ArenaMessageKind::kNotMapped:
+      return note_answer(peer, message);
+    case ArenaMessageKind::kHello:
+      break;
+  }
+  base::log(LogLevel::kError, rank_, "arena: second hello of rank " + std::to_string(peer));
+  return false;
+}
+
+Result<std::shared_ptr<Mapping>> ArenaState::mapping_of(int peer,
+                                                        const ArenaMessage& message,
+                                                        const base::UniqueFd& memory) const {
+  if (message.kind == ArenaMessageKind::kSharedSegment) {
+    const ArenaToken& token = identities_[static_cast<std::size_t>(peer)].token;
+    std::shared_ptr<Mapping> shared = find_segment(token, message.segment);
+    if (shared == nullptr) return Status(Errc::kFabric, "arena: no such segment", EINVAL);
+    return shared;
+  }
+  EP_TRY(check_memory(memory.get(), message.bytes));
+  return Mapping::create(memory.get(), message.bytes);
+}
+
+bool ArenaState::map_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory) {
+  if (message.segment < 0 || message.segment >= kMaxSegments || message.bytes <= 0) return false;
+  ArenaMessage answer{.kind = ArenaMessageKind::kMapped, .rank = rank_, .segment = message.segment};
+  Result<std::shared_ptr<Mapping>> mapped = mapping_of(peer, message, memory);
+  if (mapped.ok()) {
+    const std::lock_guard lock(mutex_);
+    if (mapping(peer, message.segment) != nullptr) return false;
+    std::byte* const base = (*mapped)->base();
+    mapping(peer, message.segment) = std::move(*mapped);
+    entry(peer, message.segment).store(base, std::memory_order_release);  // [sync:segment-base]
+    changed_.notify_all();
+  } else {
+    base::log(LogLevel::kError, rank_, mapped.status().message());
+    answer.kind = ArenaMessageKind::kNotMapped;
+    answer.error = static_cast<std::int32_t>(mapped.status().native_code());
+  }
+  return send_message(socket_of(peer), answer, -1, base::Deadline::after(kAnswerTimeout)).ok();
+}
+
+bool ArenaState::note_answer(int peer, const ArenaMessage& message) {
+  const std::lock_guard lock(mutex_);
+  // A late answer, to a segment that was withdrawn.
+  if (announcement_.answers.empty() || message.segment != announcement_.segment) return true;
+  const bool is_mapped = message.kind == ArenaMessageKind::kMapped;
+  announcement_.answers[static_cast<std::size_t>(peer)] =
+      is_mapped ? Answer::kMapped : Answer::kRefused;
+  if (!is_mapped) announcement_.error = message.error;
+  changed_.notify_all();
+  return true;
+}
+
+void ArenaState::mark_gone(int peer) {
+  const std::lock_guard lock(mutex_);
+  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_relaxed);
+  changed_.notify_all();
+}
+
+}  // namespace ep::fabric

@@ -34,6 +34,21 @@ void stream_row(std::byte* dst, const std::byte* src, std::size_t bytes);
 /// then the release that publishes them.
 void stream_fence();
 
+/// Asks for a line of a row that is read soon, into the second-level cache. Any address will do.
+inline void prefetch_outer(const std::byte* line) {
+  constexpr int kForReading = 0;
+  constexpr int kSecondLevel = 2;
+  __builtin_prefetch(line, kForReading, kSecondLevel);
+}
+
+/// Asks for the beginning of a row that a later call reads: the kernels read ahead within their own
+/// rows only. 6-8% less time for sums of rows that do not follow each other (docs/adr/0002).
+inline void prefetch_row(const std::byte* row) {
+  constexpr std::ptrdiff_t kLineBytes = 64;
+  constexpr std::ptrdiff_t kAheadBytes = 1024;
+  for (std::ptrdiff_t at = 0; at < kAheadBytes; at += kLineBytes) prefetch_outer(row + at);
+}
+
 /// Copies one row as the policy says.
 inline void copy_row(std::byte* dst, const std::byte* src, std::size_t bytes, RowStore store) {
   if (store == RowStore::kStream) {

@@ -55,25 +55,26 @@ class EP_API DispatchHandle {
   int num_experts() const;
   int num_local_experts() const;
   core::Routing& routing() const { return *routing_; }
+  const std::shared_ptr<core::Routing>& shared_routing() const { return routing_; }
 
  private:
   std::shared_ptr<core::Routing> routing_;
 };
 
 struct DispatchInput {
-  ConstTensorView x;             ///< [T, H], rows contiguous, H * size a multiple of 16 bytes; rows 16-byte aligned
-  ConstTensorView scales;        ///< optional [T, S]: block scales, any dtype, S <= H, travel with the rows
-  ConstTensorView topk_idx;      ///< [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed
-  ConstTensorView topk_weights;  ///< optional [T, K] fp32, any strides
+  ConstTensorView x{};             ///< [T, H], rows contiguous, H * size a multiple of 16 bytes; rows 16-byte aligned
+  ConstTensorView scales{};        ///< optional [T, S]: block scales, any dtype, S <= H, travel with the rows
+  ConstTensorView topk_idx{};      ///< [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed
+  ConstTensorView topk_weights{};  ///< optional [T, K] fp32, any strides
 };
 
 /// Caller-given outputs, each optional, each from Group::allocate of this group. The row count of all given ones is the
 /// capacity.
 struct DispatchBuffers {
-  Tensor x;             ///< [capacity, H]
-  Tensor scales;        ///< [capacity, S]
-  Tensor topk_idx;      ///< kFlat: [capacity, K], dtype of the input
-  Tensor topk_weights;  ///< kFlat: [capacity, K]; kExpertMajor: [capacity]; fp32
+  Tensor x{};             ///< [capacity, H]
+  Tensor scales{};        ///< [capacity, S]
+  Tensor topk_idx{};      ///< kFlat: [capacity, K], dtype of the input
+  Tensor topk_weights{};  ///< kFlat: [capacity, K]; kExpertMajor: [capacity]; fp32
 };
 
 struct DispatchOptions {
@@ -81,26 +82,26 @@ struct DispatchOptions {
   /// kExpertMajor: rows of each expert's group are padded to a multiple of this; padding rows are zeroed.
   int alignment = 1;
   /// Map of this call; empty: the group's.
-  ExpertMap experts;
+  ExpertMap experts{};
   /// Static number of rows of the outputs. Rows whose final index is >= capacity are dropped on all ranks alike and
   /// skipped by combine and backward. Without it the sizes are exact, at the price of one wait for the counts.
-  std::optional<std::int64_t> capacity;
+  std::optional<std::int64_t> capacity{};
   CopyWay copy_way = CopyWay::kAuto;
-  std::optional<int> num_sms;
-  Stream stream;
-  DispatchBuffers out;
+  std::optional<int> num_sms{};
+  Stream stream{};
+  DispatchBuffers out{};
 };
 
 /// What this rank received. On the host all of it can be read when dispatch returns.
 struct DispatchOutput {
-  Tensor x;              ///< [N, H]
-  Tensor scales;         ///< [N, S] if the input has scales
-  Tensor topk_idx;       ///< kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a repeat; input's dtype
-  Tensor topk_weights;   ///< kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order; kExpertMajor: [N]
-  Tensor expert_counts;  ///< [L] int64: (token, expert) rows of each local expert, repeats once, before dropping
-  Tensor expert_offsets;  ///< [L + 1] int64, kExpertMajor: first row of each group; last: end of the padded rows
-  Tensor sizes;           ///< [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on overflow
-  DispatchHandle handle;
+  Tensor x{};              ///< [N, H]
+  Tensor scales{};         ///< [N, S] if the input has scales
+  Tensor topk_idx{};       ///< kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a repeat; input's dtype
+  Tensor topk_weights{};   ///< kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order; kExpertMajor: [N]
+  Tensor expert_counts{};  ///< [L] int64: (token, expert) rows of each local expert, repeats once, before dropping
+  Tensor expert_offsets{};  ///< [L + 1] int64, kExpertMajor: first row of each group; last: end of the padded rows
+  Tensor sizes{};           ///< [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on overflow
+  DispatchHandle handle{};
 };
 
 /// Collective: every rank of the group. T may be 0 and differs freely per rank; layout, alignment, K, E, map, H, dtype,
@@ -123,22 +124,22 @@ EP_API Result<DispatchOutput> dispatch_cached(Group& group,
 struct CombineInput {
   /// [N, H] bf16, fp16 or fp32: the experts' rows in the layout of the dispatch; rows contiguous, 16-byte aligned. In
   /// the arena (Group::allocate, a dispatch output): read in place by the peers. Elsewhere: staged through the ring.
-  ConstTensorView rows;
-  ConstTensorView topk_weights;  ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
-  ConstTensorView bias;          ///< optional [T, H] of the rows' dtype, added last
+  ConstTensorView rows{};
+  ConstTensorView topk_weights{};  ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
+  ConstTensorView bias{};          ///< optional [T, H] of the rows' dtype, added last
 };
 
 struct CombineOptions {
   CombineWay way = CombineWay::kAuto;
-  std::optional<int> num_sms;
-  Stream stream;
+  std::optional<int> num_sms{};
+  Stream stream{};
   /// Optional [T, H] output, contiguous rows, anywhere in host memory; must not overlap the inputs.
-  TensorView out;
+  TensorView out{};
 };
 
 struct CombineOutput {
-  TensorView out;    ///< [T, H]: options.out, or a view of `tensor`
-  Tensor tensor;     ///< owner of `out` unless the caller gave it
+  TensorView out{};    ///< [T, H]: options.out, or a view of `tensor`
+  Tensor tensor{};     ///< owner of `out` unless the caller gave it
   bool staged = false;  ///< this rank's rows were outside the arena and went through the ring
 };
 
@@ -153,14 +154,14 @@ EP_API Result<CombineOutput> combine(Group& group,
                                      const CombineOptions& options = {});
 
 struct DispatchGradInput {
-  ConstTensorView grad_x;  ///< [N, H]: gradient of DispatchOutput::x
+  ConstTensorView grad_x{};  ///< [N, H]: gradient of DispatchOutput::x
   /// Optional, fp32, contiguous, shape of DispatchOutput::topk_weights: its gradient.
-  ConstTensorView grad_topk_weights;
+  ConstTensorView grad_topk_weights{};
 };
 
 struct DispatchGrad {
-  CombineOutput grad_x;       ///< [T, H]
-  Tensor grad_topk_weights;   ///< [T, K] fp32 if given: each k receives its (token, expert) row's value, 0 for -1
+  CombineOutput grad_x{};       ///< [T, H]
+  Tensor grad_topk_weights{};   ///< [T, K] fp32 if given: each k receives its (token, expert) row's value, 0 for -1
 };
 
 /// Collective: the backward direction of dispatch: a combine without weights that also returns the router's gradient.
@@ -170,15 +171,15 @@ EP_API Result<DispatchGrad> dispatch_backward(Group& group,
                                               const CombineOptions& options = {});
 
 struct CombineGradInput {
-  ConstTensorView grad_out;  ///< [T, H]
+  ConstTensorView grad_out{};  ///< [T, H]
   /// Both or neither, for the backward of a weighted combine (kExpertMajor):
-  ConstTensorView topk_weights;  ///< [T, K] fp32, as given to combine
-  ConstTensorView rows;          ///< [N, H], as given to combine
+  ConstTensorView topk_weights{};  ///< [T, K] fp32, as given to combine
+  ConstTensorView rows{};          ///< [N, H], as given to combine
 };
 
 struct CombineGrad {
-  Tensor grad_rows;          ///< [N, H]: grad_out of the row's token, times its weight if weighted; padding rows 0
-  Tensor grad_topk_weights;  ///< [T, K] fp32 if weighted: the fp32 dot product of grad_out and the expert's row
+  Tensor grad_rows{};          ///< [N, H]: grad_out of the row's token, times its weight if weighted; padding rows 0
+  Tensor grad_topk_weights{};  ///< [T, K] fp32 if weighted: the fp32 dot product of grad_out and the expert's row
 };
 
 /// Collective: the backward direction of combine: a dispatch with the same routing. The gradient of a bias is grad_out

@@ -13,8 +13,8 @@ namespace ep::intranode {
 
 /// A small fp32 array that peers read: copied into the arena before the announcement, unless it lies there already.
 struct SideArray {
-  StridedInput input;             ///< fp32; data null: none
-  std::int64_t num_rows = 0;
+  StridedInput input;             ///< fp32
+  std::int64_t num_rows = 0;      ///< 0: none
   std::int64_t num_cols = 0;
   float* arena_copy = nullptr;    ///< [num_rows, num_cols]; null: the input itself lies in the arena
 };

@@ -18,7 +18,7 @@ namespace ep::intranode {
 inline constexpr std::int64_t kSideRowsPerTicket = 256;
 
 EP_HOST_DEVICE inline std::int64_t num_side_tickets(const SideArray& side) {
-  if (side.input.data == nullptr || side.arena_copy == nullptr) return 0;
+  if (side.arena_copy == nullptr) return 0;
   return layout::div_up(side.num_rows, kSideRowsPerTicket);
 }
 
@@ -169,7 +169,7 @@ class PullLane {
   /// Terms per rank in ascending rank order; within a rank in k order.
   EP_HOST_DEVICE void sum_token(std::int64_t token, std::int64_t chunk_first) {
     const std::int32_t* experts = routing_.experts_of(token);
-    primitives::RowSum sum;
+    auto sum = reducer_.begin(group_);
     sum.out = params_->out + token * params_->out_stride_bytes;
     if (params_->bias.data != nullptr) sum.bias = params_->bias.row(token);
     for (int rank = 0; rank < op_->num_ranks(); ++rank) {
@@ -187,7 +187,7 @@ class PullLane {
     reducer_.push(group_, sum);
   }
 
-  EP_HOST_DEVICE void add_expert_rows(primitives::RowSum& sum, const std::int32_t* experts, int rank,
+  EP_HOST_DEVICE void add_expert_rows(typename Exec::RowReducer::Sum& sum, const std::int32_t* experts, int rank,
                                       std::int64_t token) const {
     for (int k = 0; k < routing_.topk(); ++k) {
       if (experts[k] < 0 || params_->routing.rank_of[experts[k]] != rank) continue;

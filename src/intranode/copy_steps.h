@@ -4,6 +4,7 @@
 
 #include "intranode/arrivals.h"
 #include "intranode/routing_view.h"
+#include "primitives/row_reducer.h"
 #include "primitives/ticket.h"
 
 #include <cstddef>
@@ -59,7 +60,7 @@ class CopyLane {
     for (std::int64_t i = tickets.next(group_); i >= 0; i = tickets.next(group_)) {
       const int src = static_cast<int>((op_->rank() + i) % op_->num_ranks());
       const std::int64_t chunk = i / op_->num_ranks();
-      if (src == op_->rank() && !params_->returns_gradient()) continue;  // stored to all places by the send role
+      if (src == op_->rank() && !params_->returns_gradient) continue;  // stored to all places by the send role
       if (chunk < routing_.chunks_of(src) && !follow(src, chunk)) return false;
     }
     pipe_.drain();
@@ -85,7 +86,7 @@ class CopyLane {
          pair < end && tokens[pair] < first_token + layout::kChunkTokens; ++pair) {
       const auto* rows = outputs_.template array<std::int32_t>(op_->rank(), layout::Section::kRecordRows);
       const PairRecord record{rows + pair * routing_.topk(), tokens[pair], routing_.topk()};
-      if (!params_->returns_gradient()) {
+      if (!params_->returns_gradient) {
         copy_pair(record);
       } else if (!scale_pair(record, src)) {
         return false;
@@ -116,7 +117,7 @@ class CopyLane {
   /// row that holds grad_out itself is scaled last. False if the group gave up.
   EP_HOST_DEVICE bool scale_pair(const PairRecord& record, int src) {
     if (!op_->may_proceed()) return false;
-    const primitives::SumSpec spec{params_->x.row_bytes / size_of(params_->dtype), params_->dtype, true};
+    const primitives::SumSpec spec{primitives::num_elems_of(params_->x.row_bytes, params_->dtype), params_->dtype, true};
     const auto* weights = outputs_.template array<float>(op_->rank(), layout::Section::kTopkWeights);
     auto* home = outputs_.template array<float>(src, layout::Section::kSideValues) +
                  std::int64_t{record.token} * record.topk;

@@ -45,9 +45,11 @@ struct DispatchParams {
   RoutingParams routing;
   RowInput x;
   RowInput scales;         ///< row_bytes 0: none
-  StridedInput topk_idx;   ///< data null: the tables exist already (cached)
+  StridedInput topk_idx;
   int idx_bytes = 8;
-  StridedInput topk_weights;  ///< fp32; data null: none
+  StridedInput topk_weights;  ///< fp32
+  bool is_fresh = false;      ///< topk_idx is counted; else the tables exist already
+  bool has_weights = false;
   bool has_counts = true;     ///< this launch counts and announces the operation
   bool has_moves = true;      ///< this launch announces blocks and moves rows
   bool copies_at_receiver = false;
@@ -56,11 +58,11 @@ struct DispatchParams {
   std::uint32_t block_rejection = layout::kAccepted;
 
   // Backward of a weighted combine: the rows that came back, and where the router's gradient goes (block.kSideValues).
+  bool returns_gradient = false;
   RowInput expert_rows;
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
-  EP_HOST_DEVICE bool returns_gradient() const { return expert_rows.data != nullptr; }
 };
 static_assert(std::is_trivially_copyable_v<DispatchParams> && sizeof(DispatchParams) < 4096);
 

@@ -18,7 +18,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool exchange_counts(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
   using Memory = typename Exec::Memory;
   std::uint32_t rejection = op.params->rejection;
-  if (rejection == layout::kAccepted && params.topk_idx.data != nullptr) {
+  if (rejection == layout::kAccepted && params.is_fresh) {
     const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
     if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
     if (rejected != 0) rejection = kRejectedTopkIdx;
@@ -44,7 +44,7 @@ EP_HOST_DEVICE bool resolve(G group, const primitives::OpContext<Exec>& op, cons
     if (!exchange_counts(group, op, params)) return false;
     verdict = judge_ops(op);
   }
-  if (verdict == Verdict::kAccepted && params.has_counts && params.topk_idx.data != nullptr) {
+  if (verdict == Verdict::kAccepted && params.has_counts && params.is_fresh) {
     resolve_pairs(group, op, routing);
     if (group.thread_rank() == 0) {
       resolve_experts(op, routing, RouteScratch(lane, routing.shape()).offsets);
@@ -56,7 +56,7 @@ EP_HOST_DEVICE bool resolve(G group, const primitives::OpContext<Exec>& op, cons
     announce_block(group, op, params.block, params.block_rejection);
     if (!await_blocks(group, op)) return false;
     verdict = judge_blocks(op);
-    if (verdict == Verdict::kAccepted && params.topk_idx.data != nullptr) resolve_capacities(group, op, routing);
+    if (verdict == Verdict::kAccepted && params.is_fresh) resolve_capacities(group, op, routing);
   }
   publish_verdict(group, op, verdict);
   return true;

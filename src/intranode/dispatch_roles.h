@@ -16,7 +16,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void route_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
   const bool is_counting = params.has_counts && params.op.rejection == layout::kAccepted;
-  if (is_counting && params.topk_idx.data != nullptr) {
+  if (is_counting && params.is_fresh) {
     count_groups(group, op, params, RouteScratch(lane, params.routing.tables.shape));
     if (!scan_columns(group, op, params)) return;
   }

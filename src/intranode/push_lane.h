@@ -65,7 +65,7 @@ class PushLane {
   }
 
   EP_HOST_DEVICE void push_pair(int reader, std::int64_t pair, std::byte* out) {
-    primitives::RowSum sum;
+    auto sum = reducer_.begin(group_);
     sum.out = out;
     if (params_->has_expert_rows()) {
       const int topk = routing_.topk();

@@ -33,7 +33,7 @@ EP_HOST_DEVICE void send_record(G group, const BlockView<Exec>& outputs, const D
     } else {
       Memory::store(layout::array_at<std::int32_t>(ids, 0) + k, id);
     }
-    if (params.topk_weights.data == nullptr) return;
+    if (!params.has_weights) return;
     Memory::store(weights + k, is_here ? summed_weight(experts, topk, k, params.topk_weights, token) : 0.0F);
   });
   if (group.thread_rank() == 0) {
@@ -87,7 +87,7 @@ EP_HOST_DEVICE void pad_experts(G group, const primitives::OpContext<Exec>& op, 
     };
     zero(layout::Section::kRows, params.x.row_bytes);
     if (params.scales.row_bytes > 0) zero(layout::Section::kScales, params.scales.row_bytes);
-    if (params.topk_weights.data != nullptr) zero(layout::Section::kTopkWeights, sizeof(float));
+    if (params.has_weights) zero(layout::Section::kTopkWeights, sizeof(float));
   }
 }
 
@@ -104,7 +104,7 @@ EP_HOST_DEVICE void leave_dispatch(G group, const primitives::OpContext<Exec>& o
     const GrowingCounter arrived{primitives::WaitSite::kArrived, control.arrived, control.arrived_base};
     if (!await_growth(group, op, arrived, src, routing.pairs_from()[src] * words_per_pair)) return;
     const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned, control.returned_base};
-    const std::int64_t num_returns = params.returns_gradient() ? routing.counts()[src] : 0;
+    const std::int64_t num_returns = params.returns_gradient ? routing.counts()[src] : 0;
     if (!await_growth(group, op, returned, src, num_returns)) return;
   }
   reset_local_state(group, op, params.has_moves || verdict != Verdict::kAccepted);

@@ -96,7 +96,7 @@ class SendLane {
 
   /// The pair's record, then its row: to the first place only if the receiver makes the copies.
   EP_HOST_DEVICE void send_expert_rows(int rank, std::int64_t token) {
-    const bool is_first_only = params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient());
+    const bool is_first_only = params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient);
     const std::int64_t pair = routing_.row_in(rank, token);
     auto* record = outputs_.template array<std::int32_t>(rank, layout::Section::kRecordRows) + pair * routing_.topk();
     const std::int32_t* experts = routing_.experts_of(token);
@@ -108,7 +108,7 @@ class SendLane {
       if (row < 0 || !routing_.is_first_of_expert(experts, k)) continue;
       if (!(has_row && is_first_only)) send_row(rank, token, row);
       has_row = true;
-      if (params_->topk_weights.data != nullptr && group_.thread_rank() == 0) {
+      if (params_->has_weights && group_.thread_rank() == 0) {
         Memory::store(outputs_.template array<float>(rank, layout::Section::kTopkWeights) + row,
                       summed_weight(experts, routing_.topk(), k, params_->topk_weights, token));
       }

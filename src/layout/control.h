@@ -34,12 +34,13 @@ struct alignas(kLineBytes) Counter {
   std::uint64_t value = 0;
 };
 
-/// Words of one rank that only its own roles use.
+/// Words of one rank that only its own roles write.
 struct LocalState {
   Counter epoch;     ///< of the last finished operation
   Counter rejected;  ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
   Counter rejected_position;  ///< `rejected` of the last operation that counted, kept for the host
-  Counter verdict;   ///< set by the resolve role: a Verdict
+  Counter verdict;     ///< set by the resolve step: a Verdict
+  Counter blocked_on;  ///< tag | peer + 1 while a lane waits long for a peer, else 0; peers read it to find whom to blame
   Counter tickets[static_cast<int>(Ticket::kNum)];
   Counter stages[static_cast<int>(Stage::kNum)];
 };
@@ -50,7 +51,8 @@ struct alignas(kLineBytes) FaultRecord {
   std::uint32_t op = 0;       ///< OpKind
   std::uint32_t site = 0;     ///< primitives::WaitSite
   std::int32_t reporter = 0;  ///< the rank that gave up
-  std::int32_t peer = 0;      ///< the rank it waited for
+  std::int32_t peer = 0;      ///< the rank it waited for, at the end of the chain of ranks that wait for each other
+  std::int32_t direct_peer = 0;  ///< the beginning of that chain
   std::uint32_t peer_is_gone = 0;
   std::uint64_t epoch = 0;
   std::uint64_t expected = 0;

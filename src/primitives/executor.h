@@ -15,7 +15,7 @@ concept Executor = requires(const void* table, std::int64_t index, int spins) {
   typename E::Memory;      // memory.h
   typename E::Group;       // a Coop: what one lane of a role is made of
   typename E::RowPipe;     // row_pipe.h: one load, any number of stores per row
-  typename E::RowReducer;  // row_reducer.h: sums of rows
+  typename E::RowReducer;  // sums of rows: begin() a RowReducer::Sum, add its terms, push() it
   { E::peer_segment(table, index) } -> std::same_as<std::byte*>;
   { E::is_gone(table, 0) } -> std::same_as<bool>;
   { E::clock_ns() } -> std::same_as<std::uint64_t>;
@@ -27,6 +27,9 @@ struct Lane {
   int channel = 0;
   /// Memory of this lane alone, at least as large as the operation's plan says, uninitialised.
   std::byte* scratch = nullptr;
+  /// Of a lane that moves rows, where the executor stages them: the pipe's own memory and the bytes of each stage.
+  std::byte* stages = nullptr;
+  std::int64_t stage_bytes = 0;
 };
 
 }  // namespace ep::primitives

@@ -32,7 +32,8 @@ class HostBulk {
     copy_row(dst, src_, static_cast<std::size_t>(bytes), store_);
   }
   void commit() const {}
-  void wait_read(int /*pending*/) const {}
+  template <int kPending>
+  void wait_read() const {}
   void wait_all() const {}
   void fence() const {
     if (store_ == RowStore::kStream) stream_fence();  // [sync:row-stream] fence: rows before the release that follows
@@ -48,7 +49,11 @@ static_assert(BulkEngine<HostBulk>);
 /// Sums at once; nothing is in flight between calls.
 class HostRowReducer {
  public:
+  using Sum = RowSum;
+
   HostRowReducer(const SumSpec& spec, RowStore store) : spec_(spec), store_(store) {}
+
+  Sum begin(SoloGroup /*group*/) const { return {}; }
 
   void push(SoloGroup /*group*/, const RowSum& sum) {
     const ReduceRow reduce{.terms = {sum.terms, static_cast<std::size_t>(sum.num_terms)},

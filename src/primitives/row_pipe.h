@@ -11,19 +11,20 @@
 
 namespace ep::primitives {
 
-/// What copies bytes: TMA bulk copies (bulk_tma.cuh), 16-byte vectors (bulk_vector.cuh), memcpy
-/// (host_exec.h).
+// clang-format off
+/// What copies bytes: TMA bulk copies (bulk_tma.cuh), 16-byte vectors (bulk_vector.cuh), memcpy (host_exec.h).
 ///
-/// | call                     | guarantee when it returns |
-/// |--------------------------|------------------------------------------------------------------------------------|
-/// | load(stage, src, bytes)  | started; `src` must stay as it is until the stage is retired | |
-/// wait_loaded(stage)       | the stage holds the row | | store(dst, stage, bytes) | started; needs
-/// wait_loaded(stage)                                                  | | commit() | closes the
-/// group of stores begun since the last commit                             | | wait_read(pending)
-/// | all but the newest `pending` groups have read their stage: it may be loaded again  | |
-/// wait_all()               | all stores have landed | | fence()                  | landed stores
-/// precede a release that this thread makes next                        | | fence_acquired() |
-/// loads that follow see what this thread's last acquire made visible                 |
+/// | call                     | guarantee when it returns                                                           |
+/// |--------------------------|-------------------------------------------------------------------------------------|
+/// | load(stage, src, bytes)  | started; `src` must stay as it is until the stage is retired                        |
+/// | wait_loaded(stage)       | the stage holds the row                                                             |
+/// | store(dst, stage, bytes) | started; needs wait_loaded(stage)                                                   |
+/// | commit()                 | closes the group of stores begun since the last commit                              |
+/// | wait_read<kPending>()    | all but the newest kPending groups have read their stage: it may be loaded again    |
+/// | wait_all()               | all stores have landed                                                              |
+/// | fence()                  | landed stores precede a release that this lane makes next                           |
+/// | fence_acquired()         | loads that follow see what this lane's last acquire made visible                    |
+// clang-format on
 template <class B>
 concept BulkEngine =
     requires(B bulk, const std::byte* src, std::byte* dst, int stage, std::int64_t bytes) {
@@ -32,7 +33,7 @@ concept BulkEngine =
   bulk.wait_loaded(stage);
   bulk.store(dst, stage, bytes);
   bulk.commit();
-  bulk.wait_read(stage);
+  bulk.template wait_read<0>();
   bulk.wait_all();
   bulk.fence();
   bulk.fence_acquired();
@@ -44,33 +45,50 @@ template <BulkEngine Bulk>
 class RowPipe {
  public:
   EP_HOST_DEVICE explicit RowPipe(Bulk bulk) : bulk_(bulk) {}
+  RowPipe(const RowPipe&) = delete;
+  RowPipe& operator=(const RowPipe&) = delete;
 
-  EP_HOST_DEVICE bool is_full() const { return loaded_ - retired_ == kPrefetch; }
-  EP_HOST_DEVICE bool is_empty() const { return loaded_ == retired_; }
+  /// Also where a lane gave up: no copy is under way when the memory of the stages goes.
+  EP_HOST_DEVICE ~RowPipe() {
+    while (!is_empty()) {
+      wait_front();
+      retire();
+    }
+    bulk_.wait_all();
+  }
+
+  EP_HOST_DEVICE bool is_full() const { return num_rows_ == kPrefetch; }
+  EP_HOST_DEVICE bool is_empty() const { return num_rows_ == 0; }
 
   /// Starts loading row number `row`; precondition: not is_full().
   EP_HOST_DEVICE void load(std::int64_t row, const std::byte* src, std::int64_t bytes) {
     // The stage was last used kStages rows ago; of the groups committed since, this many may still
     // be reading.
-    bulk_.wait_read(Bulk::kStages - kPrefetch);
-    bulk_.load(stage_of(loaded_), src, bytes);
-    rows_[stage_of(loaded_)] = row;
-    ++loaded_;
+    bulk_.template wait_read<Bulk::kStages - kPrefetch>();
+    bulk_.load(load_stage_, src, bytes);
+    // Compared, not indexed: an index known at run time would move the array out of a GPU's registers.
+    for (int i = 0; i < kPrefetch; ++i) {
+      if (i == num_rows_) rows_[i] = row;
+    }
+    load_stage_ = next_stage(load_stage_);
+    ++num_rows_;
   }
 
   /// Waits until the oldest row is there; returns its number.
   EP_HOST_DEVICE std::int64_t wait_front() {
-    bulk_.wait_loaded(stage_of(retired_));
-    return rows_[stage_of(retired_)];
+    bulk_.wait_loaded(front_stage_);
+    return rows_[0];
   }
   /// Stores the oldest row.
   EP_HOST_DEVICE void store(std::byte* dst, std::int64_t bytes) {
-    bulk_.store(dst, stage_of(retired_), bytes);
+    bulk_.store(dst, front_stage_, bytes);
   }
   /// The oldest row has all its destinations.
   EP_HOST_DEVICE void retire() {
     bulk_.commit();
-    ++retired_;
+    for (int i = 1; i < kPrefetch; ++i) rows_[i - 1] = rows_[i];
+    front_stage_ = next_stage(front_stage_);
+    --num_rows_;
   }
 
   /// All stores have landed and precede the next release of this lane.
@@ -85,14 +103,15 @@ class RowPipe {
   // Loads in flight ahead of the stores: half of the stages, the other half drains.
   static constexpr int kPrefetch = Bulk::kStages > 1 ? Bulk::kStages / 2 : 1;
 
-  EP_HOST_DEVICE static int stage_of(std::uint64_t row) {
-    return static_cast<int>(row % Bulk::kStages);
+  EP_HOST_DEVICE static constexpr int next_stage(int stage) {
+    return stage + 1 == Bulk::kStages ? 0 : stage + 1;
   }
 
   Bulk bulk_;
-  std::uint64_t loaded_ = 0;
-  std::uint64_t retired_ = 0;
-  std::int64_t rows_[Bulk::kStages] = {};
+  int load_stage_ = 0;
+  int front_stage_ = 0;
+  int num_rows_ = 0;
+  std::int64_t rows_[kPrefetch] = {};  // numbers of the rows that are loaded or loading, oldest first
 };
 
 }  // namespace ep::primitives

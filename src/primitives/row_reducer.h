@@ -41,4 +41,13 @@ struct SumSpec {
   bool weighted = false;
 };
 
+/// Elements of a row; precondition: is_reducible(dtype).
+EP_HOST_DEVICE constexpr std::int64_t num_elems_of(std::int64_t row_bytes, DType dtype) {
+  // As constants: size_of() itself is no device function.
+  constexpr int kNarrowBytes = size_of(DType::kBf16);
+  constexpr int kWideBytes = size_of(DType::kFp32);
+  static_assert(size_of(DType::kFp16) == kNarrowBytes);
+  return row_bytes / (dtype == DType::kFp32 ? kWideBytes : kNarrowBytes);
+}
+
 }  // namespace ep::primitives

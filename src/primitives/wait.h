@@ -47,6 +47,7 @@ EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultR
       fault->site = source->site;
       fault->reporter = source->reporter;
       fault->peer = source->peer;
+      fault->direct_peer = source->direct_peer;
       fault->peer_is_gone = source->peer_is_gone;
       fault->epoch = source->epoch;
       fault->expected = source->expected;
@@ -61,44 +62,99 @@ EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultR
   }
 }
 
+/// Whom to blame: a rank that waits for a third one is not the culprit.
 template <Executor Exec>
-EP_HOST_DEVICE layout::FaultRecord make_fault(const OpContext<Exec>& op,
-                                              const WaitFor& wait,
-                                              std::uint64_t got,
-                                              std::uint64_t waited_ns) {
-  layout::FaultRecord record;
-  record.op = op.params->announcement[layout::OpField::kKind];
-  record.site = static_cast<std::uint32_t>(wait.site);
-  record.reporter = op.rank();
-  record.peer = wait.peer;
-  record.peer_is_gone = Exec::is_gone(op.params->gone_flags, wait.peer) ? 1 : 0;
-  record.epoch = op.epoch;
-  record.expected = wait.expected;
-  record.got = got;
-  record.waited_ns = waited_ns;
-  return record;
+EP_HOST_DEVICE int end_of_chain(const OpContext<Exec>& op, int peer) {
+  for (int hop = 0; hop < op.num_ranks(); ++hop) {
+    const auto* local = op.template array_of<layout::LocalState>(peer, op.control().local);
+    // Relaxed: a hint for the message, it orders nothing.
+    const std::uint64_t blocked_on = Exec::Memory::load_relaxed_sys(&local->blocked_on.value);
+    if (layout::tag_in(blocked_on) != op.tag() || layout::value_in(blocked_on) == 0) return peer;
+    const int next = static_cast<int>(layout::value_in(blocked_on)) - 1;
+    if (next == peer || next == op.rank() || next >= op.num_ranks()) return peer;
+    peer = next;
+  }
+  return peer;
 }
+
+/// One thread's wait, polled until read() == expected.
+template <Executor Exec>
+class Poller {
+ public:
+  EP_HOST_DEVICE Poller(const OpContext<Exec>& op, const WaitFor& wait)
+      : op_(&op), wait_(wait), start_ns_(Exec::clock_ns()) {}
+
+  /// One look; `is_check`: also at the abort word and the clock. False if the group gave up.
+  template <class Read>
+  EP_HOST_DEVICE bool look(Read read, bool is_check) {
+    // Liveness is read before the word: what a peer wrote before it left must still be seen.
+    const bool is_gone = is_check && Exec::is_gone(op_->params->gone_flags, wait_.peer);
+    got_ = read();
+    if (is_done() || !is_check) return true;
+    if (!op_->may_proceed()) return false;
+    note_blocked(layout::tagged_word(op_->tag(), static_cast<std::uint32_t>(wait_.peer) + 1));
+    const std::uint64_t waited_ns = Exec::clock_ns() - start_ns_;
+    if (!is_gone && waited_ns <= limit_ns()) return true;
+    spread_fault(*op_, make_fault(waited_ns, is_gone));
+    return false;
+  }
+
+  EP_HOST_DEVICE bool is_done() const { return got_ == wait_.expected; }
+  EP_HOST_DEVICE void finish() {
+    if (is_noted_) note_blocked(0);
+  }
+
+ private:
+  EP_HOST_DEVICE bool is_local() const { return wait_.peer == op_->rank(); }
+
+  // A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at most in a row:
+  // the lane that waits for the peer must be the one to report.
+  EP_HOST_DEVICE std::uint64_t limit_ns() const {
+    const std::uint64_t timeout_ns = op_->params->timeout_ns;
+    return is_local() ? timeout_ns * (static_cast<std::uint64_t>(op_->num_ranks()) + 1) : timeout_ns;
+  }
+
+  EP_HOST_DEVICE void note_blocked(std::uint64_t word) {
+    if (is_local()) return;
+    // Relaxed: see end_of_chain.
+    Exec::Memory::store_relaxed_sys(&op_->local()->blocked_on.value, word);
+    is_noted_ = true;
+  }
+
+  EP_HOST_DEVICE layout::FaultRecord make_fault(std::uint64_t waited_ns, bool is_gone) const {
+    layout::FaultRecord record;
+    record.op = op_->params->announcement[layout::OpField::kKind];
+    record.site = static_cast<std::uint32_t>(wait_.site);
+    record.reporter = op_->rank();
+    record.peer = is_gone ? wait_.peer : end_of_chain(*op_, wait_.peer);
+    record.direct_peer = wait_.peer;
+    record.peer_is_gone = is_gone ? 1 : 0;
+    record.epoch = op_->epoch;
+    record.expected = wait_.expected;
+    record.got = got_;
+    record.waited_ns = waited_ns;
+    return record;
+  }
+
+  const OpContext<Exec>* op_;
+  WaitFor wait_;
+  std::uint64_t start_ns_;
+  std::uint64_t got_ = 0;
+  bool is_noted_ = false;
+};
 
 /// One thread: polls until read() == wait.expected. False if the group gave up.
 template <Executor Exec, class Read>
 EP_HOST_DEVICE bool poll_until(const OpContext<Exec>& op, const WaitFor& wait, Read read) {
   if (read() == wait.expected) return true;
-  const std::uint64_t start = Exec::clock_ns();
+  Poller<Exec> poller(op, wait);
   for (int polls = 1;; ++polls) {
     Exec::relax(polls);
-    // Liveness is read before the word: what a peer wrote before it left must still be seen.
-    const bool is_check = polls % kPollsPerCheck == 0;
-    const bool is_gone = is_check && Exec::is_gone(op.params->gone_flags, wait.peer);
-    const std::uint64_t got = read();
-    if (got == wait.expected) return true;
-    if (!is_check) continue;
-    if (!op.may_proceed()) return false;
-    const std::uint64_t waited_ns = Exec::clock_ns() - start;
-    if (is_gone || waited_ns > op.params->timeout_ns) {
-      spread_fault(op, make_fault(op, wait, got, waited_ns));
-      return false;
-    }
+    if (!poller.look(read, polls % kPollsPerCheck == 0)) return false;
+    if (poller.is_done()) break;
   }
+  poller.finish();
+  return true;
 }
 
 /// All threads of the group call; thread 0 polls, its acquire (inside `read`) holds for all. False if the group gave

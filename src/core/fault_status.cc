@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+// Messages for faults and refusals.
+#include "core/fault_status.h"
+
+#include "core/rejection.h"
+#include "primitives/memory.h"
+#include "primitives/wait.h"
+
+#include <array>
+#include <cstdio>
+#include <string>
+
+namespace ep::core {
+namespace {
+
+using primitives::HostMemory;
+using primitives::WaitSite;
+
+const char* site_text(WaitSite site) {
+  switch (site) {
+    case WaitSite::kCounted:
+      return "counting of its own tokens";
+    case WaitSite::kScanned:
+      return "numbering of its own rows";
+    case WaitSite::kPrepared:
+      return "preparation of its own arrays";
+    case WaitSite::kResolved:
+      return "its own resolve stage";
+    case WaitSite::kAnnounced:
+      return "the call to be announced";
+    case WaitSite::kBlock:
+      return "the blocks to be announced";
+    case WaitSite::kChunk:
+      return "a chunk of rows";
+    case WaitSite::kArrived:
+      return "the arrival of all rows";
+    case WaitSite::kRingReady:
+      return "a chunk in the ring";
+    case WaitSite::kRingFreed:
+      return "a free slot of the ring";
+    case WaitSite::kPulled:
+      return "its rows to be read";
+    case WaitSite::kReturned:
+      return "gradients to return";
+  }
+  return "a word";
+}
+
+struct FieldName {
+  layout::OpField field;
+  const char* name;
+};
+
+constexpr std::array<FieldName, layout::kNumAgreedFields> kFieldNames = {{
+    {layout::OpField::kKind, "operation"},
+    {layout::OpField::kLayout, "layout"},
+    {layout::OpField::kDType, "dtype"},
+    {layout::OpField::kRowBytes, "bytes per row"},
+    {layout::OpField::kScaleBytes, "scale bytes per row"},
+    {layout::OpField::kTopk, "top-k"},
+    {layout::OpField::kNumExperts, "num_experts"},
+    {layout::OpField::kMapFingerprint, "expert map"},
+    {layout::OpField::kAlignment, "alignment"},
+    {layout::OpField::kHasWeights, "presence of topk_weights"},
+    {layout::OpField::kIdxBytes, "bytes per topk_idx"},
+    {layout::OpField::kWay, "way of copies or combine"},
+}};
+
+std::string value_text(layout::OpField field, std::uint32_t value) {
+  if (field == layout::OpField::kKind) return name_of(static_cast<layout::OpKind>(value));
+  if (field == layout::OpField::kDType) return ep::name_of(static_cast<DType>(value));
+  return std::to_string(value);
+}
+
+std::string seconds_text(std::uint64_t ns) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.2f s", static_cast<double>(ns) * 1e-9);
+  return text.data();
+}
+
+const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64_t epoch) {
+  const layout::ControlLayout& layout = state.layout();
+  return state.control<layout::OpAnnouncement>(layout.ops) + layout::bank_of(epoch) * state.num_ranks();
+}
+
+/// ", missing ranks: 2, 3": those whose announcement of the operation is not here.
+std::string missing_text(const GroupState& state, std::uint64_t epoch) {
+  std::string text;
+  for (int rank = 0; rank < state.num_ranks(); ++rank) {
+    const std::uint64_t head = HostMemory::load_relaxed_sys(&announcements(state, epoch)[rank].head);
+    if (layout::tag_in(head) == layout::tag_of(epoch)) continue;
+    text += (text.empty() ? "; ranks that have not called: " : ", ") + std::to_string(rank);
+  }
+  return text;
+}
+
+std::string fault_text(const GroupState& state, const layout::FaultRecord& fault) {
+  std::string text = std::string(name_of(static_cast<layout::OpKind>(fault.op))) + ", epoch " +
+                     std::to_string(fault.epoch) + ": ";
+  if (fault.peer_is_gone != 0) {
+    text += "rank " + std::to_string(fault.peer) + " is gone (its process ended or it left the group); ";
+  }
+  text += "rank " + std::to_string(fault.reporter) + " waited " + seconds_text(fault.waited_ns) + " for rank " +
+          std::to_string(fault.direct_peer) + " (" + site_text(static_cast<WaitSite>(fault.site)) + "): expected " +
+          std::to_string(fault.expected) + ", got " + std::to_string(fault.got);
+  if (fault.direct_peer != fault.peer) text += "; that rank waits for rank " + std::to_string(fault.peer);
+  return text + missing_text(state, fault.epoch);
+}
+
+}  // namespace
+
+const char* name_of(layout::OpKind kind) {
+  switch (kind) {
+    case layout::OpKind::kDispatch:
+      return "dispatch";
+    case layout::OpKind::kDispatchCached:
+      return "dispatch_cached";
+    case layout::OpKind::kCombine:
+      return "combine";
+    case layout::OpKind::kDispatchBackward:
+      return "dispatch_backward";
+    case layout::OpKind::kCombineBackward:
+      return "combine_backward";
+  }
+  return "no operation";
+}
+
+Status fault_status(const GroupState& state) {
+  const auto* fault = state.control<layout::FaultRecord>(state.layout().fault);
+  // [sync:fault] acquire: the record. Released in spread_fault.
+  const std::uint32_t claimed = HostMemory::load_acquire_sys(&fault->claimed);
+  if (claimed == 2) {
+    return Status(Errc::kPeerTimeout, fault_text(state, *fault)).set_peer(fault->peer);
+  }
+  const auto* abort = state.control<layout::Counter>(state.layout().abort);
+  if (HostMemory::load_relaxed_sys(&abort->value) == 0) return Status();
+  return Status(Errc::kAborted, "a peer gave up and its report has not arrived");
+}
+
+Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint64_t epoch) {
+  const layout::OpAnnouncement* ops = announcements(state, epoch);
+  const std::string prefix = std::string(name_of(kind)) + ", epoch " + std::to_string(epoch) + ": ";
+  const auto* blocks = state.control<layout::BlockAnnouncement>(state.layout().blocks) +
+                       layout::bank_of(epoch) * state.num_ranks();
+  for (int rank = 0; rank < state.num_ranks(); ++rank) {
+    const std::uint32_t op_status = layout::value_in(ops[rank].head);
+    const bool has_block = layout::tag_in(blocks[rank].head) == layout::tag_of(epoch);
+    const std::uint32_t status = op_status != layout::kAccepted || !has_block ? op_status
+                                                                              : layout::value_in(blocks[rank].head);
+    if (status == layout::kAccepted) continue;
+    return Status(Errc::kInvalidArgument, prefix + "rank " + std::to_string(rank) + " refused its call (" +
+                                              name_of(static_cast<Rejection>(status)) + "); no row was sent")
+        .set_peer(rank);
+  }
+  for (const FieldName& entry : kFieldNames) {
+    for (int rank = 1; rank < state.num_ranks(); ++rank) {
+      const std::uint32_t first = ops[0][entry.field];
+      const std::uint32_t other = ops[rank][entry.field];
+      if (first == other) continue;
+      return Status(Errc::kInvalidArgument, prefix + entry.name + " differs: rank 0 has " +
+                                                value_text(entry.field, first) + ", rank " + std::to_string(rank) +
+                                                " has " + value_text(entry.field, other) + "; no row was sent");
+    }
+  }
+  return Status(Errc::kInternal, prefix + "refused without a reason");
+}
+
+}  // namespace ep::core

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tables and records of a dispatch.
+#include "core/routing.h"
+
+#include "base/check.h"
+
+#include <utility>
+
+namespace ep {
+namespace core {
+
+layout::Location announced(fabric::Location location) {
+  return {.segment = static_cast<std::uint32_t>(location.segment),
+          .offset_units = static_cast<std::uint32_t>(location.offset / layout::kLocationUnit)};
+}
+
+layout::Location announced(const fabric::Block& block, std::int64_t offset) {
+  const fabric::Location start = block.location;
+  return announced(fabric::Location{.segment = start.segment, .offset = start.offset + offset});
+}
+
+Result<std::shared_ptr<Routing>> Routing::create(GroupState& state, const Spec& spec) {
+  std::shared_ptr<Routing> routing(new Routing());
+  routing->spec_ = spec;
+  routing->rank_ = state.rank();
+  routing->identity_ = state.identity();
+  routing->tables_ = layout::make_table_layout({.num_ranks = state.num_ranks(),
+                                                .num_experts = spec.experts.num_experts(),
+                                                .num_tokens = spec.num_tokens,
+                                                .topk = spec.topk,
+                                                .has_expert_rows = spec.layout == Layout::kExpertMajor});
+  EP_TRY_ASSIGN(routing->table_block_, state.pool().allocate(routing->tables_.total_bytes));
+  return routing;
+}
+
+Status Routing::allocate_records(GroupState& state, std::int64_t num_pairs) {
+  records_ = layout::make_record_layout(num_pairs, spec_.topk, has_expert_rows());
+  EP_TRY_ASSIGN(record_block_, state.pool().allocate(records_.total_bytes));
+  return Status();
+}
+
+intranode::RoutingParams Routing::params() const {
+  return {.tables = tables_,
+          .block = table_block_->data,
+          .rank_of = spec_.experts.expert_to_rank().data(),
+          .local_of = spec_.experts.expert_to_local().data(),
+          .num_local_experts = num_local_experts(),
+          .alignment = spec_.alignment};
+}
+
+const std::int32_t* Routing::src_tokens() const {
+  return layout::array_at<std::int32_t>(record_block_->data, records_.src_tokens);
+}
+
+const std::int32_t* Routing::record_rows() const {
+  return layout::array_at<std::int32_t>(record_block_->data, records_.record_rows);
+}
+
+void Routing::announce_records(layout::BlockAnnouncement& block) const {
+  block[layout::Section::kSrcTokens] = announced(*record_block_, records_.src_tokens);
+  block[layout::Section::kRecordRows] = announced(*record_block_, records_.record_rows);
+}
+
+std::int64_t Routing::size(layout::Size size) const {
+  return layout::array_at<std::int64_t>(table_block_->data, tables_.sizes)[static_cast<int>(size)];
+}
+
+std::int64_t Routing::capacity() const {
+  return layout::array_at<std::int64_t>(table_block_->data, tables_.capacities)[rank_];
+}
+
+Tensor Routing::table_tensor(std::int64_t offset, std::int64_t count) const {
+  return Tensor(TensorView(table_block_->data + offset, DType::kInt64, {count}),
+                std::make_shared<Storage>(table_block_));
+}
+
+Tensor Routing::expert_counts() const {
+  return table_tensor(tables_.expert_counts, num_local_experts());
+}
+
+Tensor Routing::expert_offsets() const {
+  return table_tensor(tables_.expert_offsets, num_local_experts() + 1);
+}
+
+Tensor Routing::sizes() const {
+  return table_tensor(tables_.sizes, 3);
+}
+
+}  // namespace core
+
+Layout DispatchHandle::layout() const {
+  return routing_->spec().layout;
+}
+std::int64_t DispatchHandle::num_tokens() const {
+  return routing_->spec().num_tokens;
+}
+int DispatchHandle::topk() const {
+  return routing_->spec().topk;
+}
+int DispatchHandle::num_experts() const {
+  return routing_->spec().experts.num_experts();
+}
+int DispatchHandle::num_local_experts() const {
+  return routing_->num_local_experts();
+}
+
+}  // namespace ep

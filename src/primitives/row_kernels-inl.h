@@ -30,18 +30,13 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kGranuleBytes = kRowGranuleBytes;
 
-/// The widest vectors that help: one whole line per non-temporal store.
-inline constexpr std::size_t kVectorBytes = kLineBytes;
-
 /// How far a kernel reads ahead. The processor's own prefetchers stop at every page, and rows are a
 /// few pages long: 30% less time for two rows, 13% for eight (docs/adr/0002).
 inline constexpr std::size_t kPrefetchBytes = 1536;
 
-using WideTag = hn::CappedTag<float, kVectorBytes / sizeof(float)>;
-
-/// A tag under which one Pair of the codec is one granule, or a part of one.
-template <class Codec>
-using GranuleTag = hn::CappedTag<float, kGranuleBytes / Codec::kElemBytes / 2>;
+/// One Pair of the codec is `kBytes`, or a part of that where the CPU's vectors are smaller.
+template <class Codec, std::size_t kBytes>
+using PairTag = hn::CappedTag<float, kBytes / Codec::kElemBytes / 2>;
 
 template <class Codec, class D>
 HWY_INLINE std::size_t pair_bytes(D d) {
@@ -59,7 +54,7 @@ HWY_INLINE bool is_granule_aligned(const std::byte* out) {
 }
 
 inline HWY_ATTR void stream_bytes(std::byte* dst, const std::byte* src, std::size_t bytes) {
-  const hn::CappedTag<std::uint8_t, kVectorBytes> d8;
+  const hn::CappedTag<std::uint8_t, kLineBytes> d8;
   const std::size_t head = bytes_to_line(dst, bytes);
   std::memcpy(dst, src, head);
   std::size_t at = head;
@@ -78,8 +73,8 @@ inline HWY_ATTR void stream_bytes(std::byte* dst, const std::byte* src, std::siz
 /// line.
 template <class Codec, class Sink, class Kernel>
 HWY_INLINE void write_row(std::byte* out, std::size_t bytes, const Kernel& kernel) {
-  const WideTag d;
-  const GranuleTag<Codec> d_granule;
+  const PairTag<Codec, kLineBytes> d;
+  const PairTag<Codec, kGranuleBytes> d_granule;
   const std::size_t step = pair_bytes<Codec>(d);
   const std::size_t small_step = pair_bytes<Codec>(d_granule);
   std::size_t at = 0;
@@ -201,23 +196,25 @@ class DotKernel {
   }
 
  private:
+  using Tag = PairTag<Codec, kLineBytes>;
+
   static constexpr std::size_t kNumSums = kDotLanes;
 
   HWY_INLINE std::size_t num_pairs() const { return kNumSums / (2 * hn::Lanes(d_)); }
 
-  HWY_INLINE Pair<WideTag> get(std::size_t pair) const {
+  HWY_INLINE Pair<Tag> get(std::size_t pair) const {
     const float* sums = sums_.data() + pair * 2 * hn::Lanes(d_);
     return {hn::Load(d_, sums), hn::Load(d_, sums + hn::Lanes(d_))};
   }
 
-  HWY_INLINE void put(std::size_t pair, const Pair<WideTag>& v) {
+  HWY_INLINE void put(std::size_t pair, const Pair<Tag>& v) {
     float* sums = sums_.data() + pair * 2 * hn::Lanes(d_);
     hn::Store(v.first, d_, sums);
     hn::Store(v.second, d_, sums + hn::Lanes(d_));
   }
 
   HWY_INLINE void add_pair(std::size_t pair, const std::byte* a, const std::byte* b) {
-    const Pair<WideTag> products = multiply(d_, Codec::load(d_, a), Codec::load(d_, b));
+    const Pair<Tag> products = multiply(d_, Codec::load(d_, a), Codec::load(d_, b));
     put(pair, add(d_, get(pair), products));
   }
 
@@ -227,14 +224,14 @@ class DotKernel {
                            const std::byte* a,
                            const std::byte* b,
                            std::size_t bytes) {
-    std::array<std::byte, 2 * kVectorBytes> padded_a{};
-    std::array<std::byte, 2 * kVectorBytes> padded_b{};
+    std::array<std::byte, kLineBytes> padded_a{};
+    std::array<std::byte, kLineBytes> padded_b{};
     std::memcpy(padded_a.data(), a, bytes);
     std::memcpy(padded_b.data(), b, bytes);
     add_pair(pair, padded_a.data(), padded_b.data());
   }
 
-  WideTag d_;
+  Tag d_;
   alignas(kLineBytes) std::array<float, kNumSums> sums_;
 };
 

@@ -81,7 +81,7 @@ struct RowTerm {
 /// to nearest, ties to even; a NaN result is 0x7FFF (bf16, fp16) or 0x7FFFFFFF (fp32), what a GPU
 /// writes. A single unweighted term without bias is copied: its NaNs keep their bits.
 struct ReduceRow {
-  std::span<const RowTerm> terms;
+  std::span<const RowTerm> terms{};
   const std::byte* bias = nullptr;
   DType dtype = DType::kBf16;  ///< is_reducible(dtype)
   std::int64_t num_elems = 0;  ///< bytes are a multiple of kRowGranuleBytes

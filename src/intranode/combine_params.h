@@ -19,6 +19,8 @@ struct SideArray {
   float* arena_copy = nullptr;    ///< [num_rows, num_cols]; null: the input itself lies in the arena
 };
 
+enum class CombineRole { kPrepare, kPull, kPush };
+
 struct CombineParams {
   primitives::OpParams op;
   RoutingParams routing;
@@ -37,6 +39,18 @@ struct CombineParams {
   layout::BlockAnnouncement block;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  /// Whether this launch has lanes of the role.
+  EP_HOST_DEVICE bool has_role(CombineRole role) const {
+    switch (role) {
+      case CombineRole::kPrepare:
+        return true;
+      case CombineRole::kPull:
+        return op.rejection == layout::kAccepted;
+      case CombineRole::kPush:
+        return op.rejection == layout::kAccepted && (pushes || is_staged);
+    }
+    return false;
+  }
 };
 static_assert(std::is_trivially_copyable_v<CombineParams> && sizeof(CombineParams) < 4096);
 

@@ -135,21 +135,16 @@ class PullLane {
     return num_rows;
   }
 
-  /// Pairs of the chunk at `owner`, in the numbering of its rows.
-  EP_HOST_DEVICE std::int64_t pairs_before(int owner, std::int64_t token) const {
-    return routing_.shape().num_tokens > token ? routing_.row_in(owner, token)
-                                               : routing_.first_rows()[owner] + routing_.counts()[owner];
-  }
-
   /// Waits for the chunk of every owner whose rows come through the ring. False if the group gave up.
   EP_HOST_DEVICE bool await_chunk(std::int64_t chunk) {
     const std::int64_t first = chunk * layout::kChunkTokens;
     for (int owner = 0; owner < op_->num_ranks(); ++owner) {
       if (!uses_ring(*op_, *params_, owner)) continue;
-      std::int64_t end = pairs_before(owner, first + layout::kChunkTokens);
-      const std::int64_t kept = routing_.capacities()[owner];
-      if (!params_->has_expert_rows() && end > kept) end = kept;  // the owner has no record of a dropped pair
-      if (pairs_before(owner, first) >= end) continue;
+      std::int64_t end = routing_.pairs_before(owner, first + layout::kChunkTokens);
+      // A flat owner has no record of a dropped pair.
+      const std::int64_t kept = routing_.capacities()[owner] - routing_.first_rows()[owner];
+      if (!params_->has_expert_rows() && end > kept) end = kept;
+      if (routing_.pairs_before(owner, first) >= end) continue;
       const std::byte* rows = ring_.await(group_, owner, chunk);
       if (rows == nullptr) return false;
       if (group_.thread_rank() == 0) chunks_[owner] = rows;

@@ -46,7 +46,7 @@ class CopyLane {
         op_(&op),
         params_(&params),
         routing_(params.routing),
-        outputs_{&op},
+        blocks_{&op},
         pipe_(Exec::make_row_pipe(group, lane, params.op)),
         tally_(clear_tally(group, op, lane)) {}
 
@@ -74,17 +74,16 @@ class CopyLane {
     const auto* flag = op_->template array<std::uint64_t>(op_->control().chunk_flags) +
                        op_->control().chunk_index(src, chunk);
     const bool is_here = wait_until(group_, *op_, {primitives::WaitSite::kChunk, src, op_->tag()}, [&] {
-      return Memory::load_acquire_sys(flag);  // [sync:chunk] acquire
+      return std::uint64_t{layout::tag_in(Memory::load_acquire_sys(flag))};  // [sync:chunk] acquire
     });
     if (!is_here) return false;
     pipe_.fence_acquired();
-    const auto* tokens = outputs_.template array<std::int32_t>(op_->rank(), layout::Section::kSrcTokens);
-    const std::int64_t begin = routing_.pair_bases()[src];
-    const std::int64_t end = begin + routing_.pairs_from()[src];
-    const std::int64_t first_token = chunk * layout::kChunkTokens;
-    for (std::int64_t pair = first_pair_of(tokens, begin, end, first_token);
-         pair < end && tokens[pair] < first_token + layout::kChunkTokens; ++pair) {
-      const auto* rows = outputs_.template array<std::int32_t>(op_->rank(), layout::Section::kRecordRows);
+    const auto* tokens = blocks_.template array<std::int32_t>(op_->rank(), layout::Section::kSrcTokens);
+    // Only the pairs of this chunk: others of the source may not have landed.
+    const std::uint32_t landed = layout::value_in(Memory::load_relaxed_sys(flag));
+    const std::int64_t begin = routing_.pair_bases()[src] + layout::first_pair_in(landed);
+    for (std::int64_t pair = begin; pair < begin + layout::num_pairs_in(landed); ++pair) {
+      const auto* rows = blocks_.template array<std::int32_t>(op_->rank(), layout::Section::kRecordRows);
       const PairRecord record{rows + pair * routing_.topk(), tokens[pair], routing_.topk()};
       if (!params_->returns_gradient) {
         copy_pair(record);
@@ -106,7 +105,7 @@ class CopyLane {
       pipe_.store(row(record.rows[k]), params_->x.row_bytes);
       const std::int64_t scale_bytes = params_->scales.row_bytes;
       if (scale_bytes == 0) continue;
-      std::byte* scales = outputs_.section(op_->rank(), layout::Section::kScales);
+      std::byte* scales = blocks_.section(op_->rank(), layout::Section::kScales);
       Exec::copy_bytes(group_, scales + record.rows[k] * scale_bytes, scales + record.rows[first] * scale_bytes,
                        scale_bytes);
     }
@@ -118,8 +117,8 @@ class CopyLane {
   EP_HOST_DEVICE bool scale_pair(const PairRecord& record, int src) {
     if (!op_->may_proceed()) return false;
     const primitives::SumSpec spec{primitives::num_elems_of(params_->x.row_bytes, params_->dtype), params_->dtype, true};
-    const auto* weights = outputs_.template array<float>(op_->rank(), layout::Section::kTopkWeights);
-    auto* home = outputs_.template array<float>(src, layout::Section::kSideValues) +
+    const auto* weights = blocks_.template array<float>(op_->rank(), layout::Section::kTopkWeights);
+    auto* home = blocks_.template array<float>(src, layout::Section::kSideValues) +
                  std::int64_t{record.token} * record.topk;
     const int first = record.first();
     for (int k = record.topk - 1; k >= 0; --k) {
@@ -138,14 +137,14 @@ class CopyLane {
   }
 
   EP_HOST_DEVICE std::byte* row(std::int64_t index) const {
-    return outputs_.section(op_->rank(), layout::Section::kRows) + index * params_->x.row_bytes;
+    return blocks_.section(op_->rank(), layout::Section::kRows) + index * params_->x.row_bytes;
   }
 
   G group_;
   const primitives::OpContext<Exec>* op_;
   const DispatchParams* params_;
   RoutingView<Exec> routing_;
-  BlockView<Exec> outputs_;
+  BlockView<Exec> blocks_;
   typename Exec::RowPipe pipe_;
   std::int64_t* tally_;
 };

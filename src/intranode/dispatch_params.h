@@ -40,6 +40,8 @@ struct RoutingParams {
   int alignment = 1;
 };
 
+enum class DispatchRole { kRoute, kSend, kRecord, kPad, kCopy };
+
 struct DispatchParams {
   primitives::OpParams op;
   RoutingParams routing;
@@ -63,6 +65,23 @@ struct DispatchParams {
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else is looked at.
+  EP_HOST_DEVICE bool has_role(DispatchRole role) const {
+    const bool is_moving = has_moves && op.rejection == layout::kAccepted;
+    switch (role) {
+      case DispatchRole::kRoute:
+        return true;
+      case DispatchRole::kSend:
+        return is_moving;
+      case DispatchRole::kRecord:
+        return is_moving && has_records;
+      case DispatchRole::kPad:
+        return is_moving && has_expert_rows();
+      case DispatchRole::kCopy:
+        return is_moving && copies_at_receiver;
+    }
+    return false;
+  }
 };
 static_assert(std::is_trivially_copyable_v<DispatchParams> && sizeof(DispatchParams) < 4096);
 

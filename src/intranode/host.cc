@@ -7,6 +7,7 @@
 #include "primitives/host_exec.h"
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
 namespace ep::intranode {
@@ -16,18 +17,33 @@ using primitives::HostExec;
 using primitives::Lane;
 using primitives::SoloGroup;
 
-template <class Params>
-using RoleBody = void (*)(SoloGroup, const Params&, const Lane&);
+template <class Params, class Role>
+struct RoleBody {
+  Role role;
+  void (*run)(SoloGroup, const Params&, const Lane&);
+};
 
-/// Runs the bodies as the roles of one launch.
-template <class Params>
+constexpr RoleBody<DispatchParams, DispatchRole> kDispatchBodies[] = {
+    {DispatchRole::kRoute, route_role<HostExec, SoloGroup>},   {DispatchRole::kSend, send_role<HostExec, SoloGroup>},
+    {DispatchRole::kRecord, record_role<HostExec, SoloGroup>}, {DispatchRole::kPad, pad_role<HostExec, SoloGroup>},
+    {DispatchRole::kCopy, copy_role<HostExec, SoloGroup>},
+};
+constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
+    {CombineRole::kPrepare, prepare_role<HostExec, SoloGroup>},
+    {CombineRole::kPull, pull_role<HostExec, SoloGroup>},
+    {CombineRole::kPush, push_role<HostExec, SoloGroup>},
+};
+
+/// Runs the bodies of the roles that this launch has.
+template <class Params, class Role>
 void launch(fabric::HostLauncher& launcher, Params& params, int num_channels,
-            const std::vector<RoleBody<Params>>& bodies) {
-  params.op.num_lanes = num_channels * static_cast<int>(bodies.size());
+            std::span<const RoleBody<Params, Role>> bodies) {
   std::vector<fabric::HostLauncher::Role> roles;
-  for (RoleBody<Params> body : bodies) {
-    roles.emplace_back([body, &params](const Lane& lane) { body(SoloGroup{}, params, lane); });
+  for (const RoleBody<Params, Role>& body : bodies) {
+    if (!params.has_role(body.role)) continue;
+    roles.emplace_back([&body, &params](const Lane& lane) { body.run(SoloGroup{}, params, lane); });
   }
+  params.op.num_lanes = num_channels * static_cast<int>(roles.size());
   const std::int64_t scratch_bytes = std::max(RouteScratch::bytes(params.routing.tables.shape),
                                               PullLane<HostExec, SoloGroup>::scratch_bytes(params.op));
   launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
@@ -36,23 +52,11 @@ void launch(fabric::HostLauncher& launcher, Params& params, int num_channels,
 }  // namespace
 
 void launch_dispatch(fabric::HostLauncher& launcher, DispatchParams params, int num_channels) {
-  std::vector<RoleBody<DispatchParams>> bodies = {route_role<HostExec, SoloGroup>};
-  if (params.has_moves) {
-    bodies.push_back(send_role<HostExec, SoloGroup>);
-    if (params.has_expert_rows()) bodies.push_back(pad_role<HostExec, SoloGroup>);
-    if (params.has_records) bodies.push_back(record_role<HostExec, SoloGroup>);
-    if (params.copies_at_receiver) bodies.push_back(copy_role<HostExec, SoloGroup>);
-  }
-  launch(launcher, params, num_channels, bodies);
+  launch<DispatchParams, DispatchRole>(launcher, params, num_channels, kDispatchBodies);
 }
 
 void launch_combine(fabric::HostLauncher& launcher, CombineParams params, int num_channels) {
-  std::vector<RoleBody<CombineParams>> bodies = {prepare_role<HostExec, SoloGroup>};
-  if (params.op.rejection == layout::kAccepted) {
-    bodies.push_back(pull_role<HostExec, SoloGroup>);
-    if (params.pushes || params.is_staged) bodies.push_back(push_role<HostExec, SoloGroup>);
-  }
-  launch(launcher, params, num_channels, bodies);
+  launch<CombineParams, CombineRole>(launcher, params, num_channels, kCombineBodies);
 }
 
 }  // namespace ep::intranode

@@ -43,12 +43,17 @@ struct RoutingView {
     return column * shape().num_groups() + group;
   }
 
-  /// Final row of the token in the column; precondition: the token goes there.
+  /// Final row of the token in the column, if it goes there; else the row of the next token that does.
   EP_HOST_DEVICE std::int64_t row_in(int column, std::int64_t token) const {
     const std::int64_t index = mask_index(column, token / layout::kGroupTokens);
     const std::uint32_t below = (1U << (token % layout::kGroupTokens)) - 1;
     const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[index];
     return first_rows()[column] + array<std::int32_t>(params->tables.prefixes)[index] + Exec::popcount(mask & below);
+  }
+
+  /// Pairs at `rank` of this rank's tokens below `token`; `token` may lie past the end.
+  EP_HOST_DEVICE std::int64_t pairs_before(int rank, std::int64_t token) const {
+    return token < shape().num_tokens ? row_in(rank, token) - first_rows()[rank] : counts()[rank];
   }
 
   /// Final row of a token's expert at its rank, -1 if the row was dropped.

@@ -119,14 +119,19 @@ class SendLane {
     }
   }
 
-  /// Rows and records of the chunk have landed everywhere.
+  /// Rows and records of the chunk have landed everywhere: tells each peer which pairs they are.
   EP_HOST_DEVICE void publish_chunk(std::int64_t chunk) {
     pipe_.drain();
     group_.sync();
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t peer) {
-      auto* flags = op_->template array_of<std::uint64_t>(static_cast<int>(peer), op_->control().chunk_flags);
-      // [sync:chunk] release: rows and records of the chunk. Acquired in follow_chunks.
-      Memory::store_release_sys(flags + op_->control().chunk_index(op_->rank(), chunk), std::uint64_t{op_->tag()});
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int peer = static_cast<int>(i);
+      const std::int64_t first = routing_.pairs_before(peer, chunk * layout::kChunkTokens);
+      const std::int64_t end = routing_.pairs_before(peer, (chunk + 1) * layout::kChunkTokens);
+      const std::uint32_t value = layout::chunk_value(first, static_cast<int>(end - first));
+      auto* flags = op_->template array_of<std::uint64_t>(peer, op_->control().chunk_flags);
+      // [sync:chunk] release: rows and records of the chunk. Acquired in CopyLane::follow.
+      Memory::store_release_sys(flags + op_->control().chunk_index(op_->rank(), chunk),
+                                layout::tagged_word(op_->tag(), value));
     });
   }
 

@@ -76,7 +76,7 @@ struct ControlLayout {
   std::int64_t pulled_base = 0;     // u64[num_ranks], local
   std::int64_t returned = 0;        // Counter[num_ranks]: pairs whose router gradient came back, never reset
   std::int64_t returned_base = 0;   // u64[num_ranks], local
-  std::int64_t chunk_flags = 0;     // u64[num_ranks][max_chunks]: tag of the operation whose chunk landed
+  std::int64_t chunk_flags = 0;     // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk landed
   std::int64_t ring_ready = 0;      // u64[num_ranks][max_chunks], at the reader: tag once the chunk is in its slot
   std::int64_t ring_freed = 0;      // u64[num_ranks][max_chunks], at the writer: tag once the chunk was read
   std::int64_t control_bytes = 0;   // all of the above

@@ -25,6 +25,16 @@ EP_HOST_DEVICE constexpr std::uint64_t tagged_word(std::uint32_t tag, std::uint3
 
 EP_HOST_DEVICE constexpr std::uint32_t tag_in(std::uint64_t word) { return static_cast<std::uint32_t>(word >> 32); }
 
+/// Value of a chunk's word: where its pairs begin among those of their source, and how many they are.
+/// | 31..4 first | 3..0 count |
+EP_HOST_DEVICE constexpr std::uint32_t chunk_value(std::int64_t first_pair, int num_pairs) {
+  return (static_cast<std::uint32_t>(first_pair) << 4) | static_cast<std::uint32_t>(num_pairs);
+}
+
+EP_HOST_DEVICE constexpr std::int64_t first_pair_in(std::uint32_t chunk) { return chunk >> 4; }
+
+EP_HOST_DEVICE constexpr int num_pairs_in(std::uint32_t chunk) { return static_cast<int>(chunk & 15U); }
+
 EP_HOST_DEVICE constexpr std::uint32_t value_in(std::uint64_t word) { return static_cast<std::uint32_t>(word); }
 
 }  // namespace ep::layout

@@ -27,22 +27,25 @@ class EP_API Bootstrap {
   virtual int rank() const = 0;
   virtual int num_ranks() const = 0;
 
-  /// Collective: every rank contributes its bytes (any length, also 0) and receives all contributions in rank order.
-  /// Errors: kPeerTimeout naming the first rank that did not come within `timeout`, kFabric for a broken connection.
-  virtual Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine, std::chrono::milliseconds timeout) = 0;
+  /// Collective: every rank contributes its bytes (any length, also 0) and receives all
+  /// contributions in rank order. Errors: kPeerTimeout naming the first rank that did not come
+  /// within `timeout`, kFabric for a broken connection.
+  virtual Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine,
+                                                std::chrono::milliseconds timeout) = 0;
 
   /// Collective: returns once every rank has called it. Errors as all_gather.
   Status barrier(std::chrono::milliseconds timeout);
 };
 
-/// One bootstrap per rank for ranks that are threads of this process. Element i belongs to rank i and may be used from
-/// any one thread at a time.
+/// One bootstrap per rank for ranks that are threads of this process. Element i belongs to rank i
+/// and may be used from any one thread at a time.
 EP_API Result<std::vector<std::unique_ptr<Bootstrap>>> make_in_process_bootstraps(int num_ranks);
 
 /// Fields left empty are read from the environment:
-/// rank and size from RANK/WORLD_SIZE (torchrun), OMPI_COMM_WORLD_RANK/SIZE (Open MPI) or SLURM_PROCID/SLURM_NTASKS;
-/// the address from EP_MASTER_ADDR/EP_MASTER_PORT; else under torchrun from MASTER_ADDR with a port of its own; else,
-/// when all ranks are on one host, an abstract Unix socket named by uid and job id.
+/// rank and size from RANK/WORLD_SIZE (torchrun), OMPI_COMM_WORLD_RANK/SIZE (Open MPI) or
+/// SLURM_PROCID/SLURM_NTASKS; the address from EP_MASTER_ADDR/EP_MASTER_PORT; else under torchrun
+/// from MASTER_ADDR with a port of its own; else, when all ranks are on one host, an abstract Unix
+/// socket named by uid and job id.
 struct TcpBootstrapConfig {
   std::optional<int> rank;
   std::optional<int> num_ranks;
@@ -54,9 +57,9 @@ struct TcpBootstrapConfig {
 };
 
 /// Collective over all ranks: rank 0 listens, the others connect; returns when all have said hello.
-/// Errors: kInvalidArgument for a rank, size, port or cookie that is missing or malformed (with its value), kFabric for
-/// a port in use, kPeerTimeout naming the ranks that did not come, kInvalidArgument naming two ranks with the same
-/// number or different world sizes.
+/// Errors: kInvalidArgument for a rank, size, port or cookie that is missing or malformed (with its
+/// value), kFabric for a port in use, kPeerTimeout naming the ranks that did not come,
+/// kInvalidArgument naming two ranks with the same number or different world sizes.
 EP_API Result<std::unique_ptr<Bootstrap>> make_tcp_bootstrap(const TcpBootstrapConfig& config = {});
 
 }  // namespace ep

@@ -12,8 +12,9 @@ namespace ep {
 
 enum class Backend : std::uint8_t { kHost, kCuda };
 
-/// Maxima of a group: a call may use any T, H, K, E and dtype within them. Every field except num_sms and pool_bytes
-/// must be equal on all ranks; a difference is kInvalidArgument on all ranks, naming the field, the ranks and the values.
+/// Maxima of a group: a call may use any T, H, K, E and dtype within them. Every field except
+/// num_sms and pool_bytes must be equal on all ranks; a difference is kInvalidArgument on all
+/// ranks, naming the field, the ranks and the values.
 struct GroupConfig {
   Backend backend = Backend::kHost;
   std::int64_t max_tokens = 4096;          ///< tokens per rank and call
@@ -23,8 +24,8 @@ struct GroupConfig {
   /// Default map of calls that bring none; empty: the balanced map of max_experts.
   ExpertMap experts;
 
-  /// Bytes of the pool that are reserved at creation. The pool grows by itself (Group::reserve); memory is committed by
-  /// the operating system when it is first written.
+  /// Bytes of the pool that are reserved at creation. The pool grows by itself (Group::reserve);
+  /// memory is committed by the operating system when it is first written.
   std::int64_t pool_bytes = 0;
   /// Depth of the ring through which rows travel that cannot be read in place: 1 to 64.
   int ring_slots = 4;
@@ -40,10 +41,11 @@ struct GroupConfig {
 
 /// Bytes of one rank's arena, known before anything is allocated.
 struct ArenaPlan {
-  std::int64_t control_bytes = 0;  ///< words that peers write: announcements, counts, arrivals, flags
-  std::int64_t ring_bytes = 0;     ///< slots for rows that cannot be read in place
-  std::int64_t pool_bytes = 0;     ///< receive tensors and caller's tensors
-  std::int64_t total_bytes = 0;    ///< of the segments, padding included
+  std::int64_t control_bytes =
+      0;                         ///< words that peers write: announcements, counts, arrivals, flags
+  std::int64_t ring_bytes = 0;   ///< slots for rows that cannot be read in place
+  std::int64_t pool_bytes = 0;   ///< receive tensors and caller's tensors
+  std::int64_t total_bytes = 0;  ///< of the segments, padding included
 };
 
 }  // namespace ep

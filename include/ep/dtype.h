@@ -6,7 +6,8 @@
 
 namespace ep {
 
-/// Rows of kBf16, kFp16 and kFp32 can be reduced (combine); the 8-bit types are moved as bytes, with block scales.
+/// Rows of kBf16, kFp16 and kFp32 can be reduced (combine); the 8-bit types are moved as bytes,
+/// with block scales.
 enum class DType : std::uint8_t {
   kBf16,
   kFp16,

@@ -12,19 +12,20 @@
 
 namespace ep {
 
-/// Immutable and cheap to copy. The local id of an expert is its position among the experts of its rank in ascending
-/// global id. Must be equal on all ranks of a call; a different map is an error on all ranks.
+/// Immutable and cheap to copy. The local id of an expert is its position among the experts of its
+/// rank in ascending global id. Must be equal on all ranks of a call; a different map is an error
+/// on all ranks.
 class EP_API ExpertMap {
  public:
   /// An empty map: "not given".
   ExpertMap() = default;
 
-  /// expert_to_rank[e] owns expert e. Errors: kInvalidArgument for an empty map or a rank outside [0, num_ranks), with
-  /// the expert and the value.
+  /// expert_to_rank[e] owns expert e. Errors: kInvalidArgument for an empty map or a rank outside
+  /// [0, num_ranks), with the expert and the value.
   static Result<ExpertMap> create(std::span<const int> expert_to_rank, int num_ranks);
 
-  /// Contiguous blocks; when experts do not divide by ranks the first `num_experts % num_ranks` ranks own one more.
-  /// Errors: kInvalidArgument unless num_experts >= 1 and num_ranks >= 1.
+  /// Contiguous blocks; when experts do not divide by ranks the first `num_experts % num_ranks`
+  /// ranks own one more. Errors: kInvalidArgument unless num_experts >= 1 and num_ranks >= 1.
   static Result<ExpertMap> balanced(int num_experts, int num_ranks);
 
   bool is_empty() const { return state_ == nullptr; }

@@ -18,18 +18,19 @@ namespace core {
 class GroupState;
 }
 
-/// One rank's membership. Operations of a group are totally ordered and every rank calls the same ones in the same
-/// order; one thread at a time may call into a group. Concurrency takes a second group. Several groups, and several
-/// ranks as threads of one process, coexist.
+/// One rank's membership. Operations of a group are totally ordered and every rank calls the same
+/// ones in the same order; one thread at a time may call into a group. Concurrency takes a second
+/// group. Several groups, and several ranks as threads of one process, coexist.
 ///
-/// After kPeerTimeout, kFabric or kAborted the group stays failed and every later call returns kAborted with the first
-/// failure. kInvalidArgument leaves it usable. Destruction is local, never collective, and safe in any order.
+/// After kPeerTimeout, kFabric or kAborted the group stays failed and every later call returns
+/// kAborted with the first failure. kInvalidArgument leaves it usable. Destruction is local, never
+/// collective, and safe in any order.
 class EP_API Group {
  public:
-  /// Collective: all ranks of `bootstrap`, which is not used after the call. Agrees on the configuration first, then
-  /// allocates.
-  /// Errors: kInvalidArgument (a value out of range, or different across ranks), kUnsupported (backend or topology),
-  /// kOutOfMemory, kFabric, kPeerTimeout.
+  /// Collective: all ranks of `bootstrap`, which is not used after the call. Agrees on the
+  /// configuration first, then allocates. Errors: kInvalidArgument (a value out of range, or
+  /// different across ranks), kUnsupported (backend or topology), kOutOfMemory, kFabric,
+  /// kPeerTimeout.
   static Result<std::unique_ptr<Group>> create(Bootstrap& bootstrap, const GroupConfig& config);
 
   /// Exact bytes of the arena that create() would allocate for one of `num_ranks` ranks. Local.
@@ -43,12 +44,13 @@ class EP_API Group {
   int num_ranks() const;
   const GroupConfig& config() const;
 
-  /// A contiguous tensor in this rank's arena, uninitialised: rows of a combine that lie there are read in place.
-  /// Local; may grow the pool. Errors: kInvalidArgument, kOutOfMemory, kPeerTimeout (a peer did not map new memory).
+  /// A contiguous tensor in this rank's arena, uninitialised: rows of a combine that lie there are
+  /// read in place. Local; may grow the pool. Errors: kInvalidArgument, kOutOfMemory, kPeerTimeout
+  /// (a peer did not map new memory).
   Result<Tensor> allocate(DType dtype, std::initializer_list<std::int64_t> shape);
 
-  /// Grows the pool so that a block of `bytes` can be allocated without growing again. Local, but waits until every
-  /// peer has mapped the new segment. Errors as allocate.
+  /// Grows the pool so that a block of `bytes` can be allocated without growing again. Local, but
+  /// waits until every peer has mapped the new segment. Errors as allocate.
   Status reserve(std::int64_t bytes);
 
   /// Bytes of all segments now.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the library prints to stderr: nothing below the level of EP_LOG (off, error, warn, info, debug; default warn).
+// What the library prints to stderr: nothing below the level of EP_LOG (off, error, warn, info,
+// debug; default warn).
 #pragma once
 
 #include <ep/api.h>

@@ -19,15 +19,16 @@ namespace core {
 class Routing;
 }
 
-/// T tokens of this rank, K experts per token, E experts, R ranks, H elements per row, L local experts, N received rows.
-/// N is a static capacity if the caller gives one, else the exact number.
+/// T tokens of this rank, K experts per token, E experts, R ranks, H elements per row, L local
+/// experts, N received rows. N is a static capacity if the caller gives one, else the exact number.
 enum class Layout : std::uint8_t {
   kFlat,         ///< [N, H], one row per (token, rank), ordered by source rank, then token
-  kExpertMajor,  ///< [N, H], one row per (token, expert), grouped by local expert, each group padded to `alignment`
+  kExpertMajor,  ///< [N, H], one row per (token, expert), grouped by local expert, each group
+                 ///< padded to `alignment`
 };
 
-/// Who writes the further copies of a row whose rank owns several of the token's experts (kExpertMajor). Every way gives
-/// the same bits.
+/// Who writes the further copies of a row whose rank owns several of the token's experts
+/// (kExpertMajor). Every way gives the same bits.
 enum class CopyWay : std::uint8_t {
   kAuto,      ///< by the call's (R, K, E, H)
   kSender,    ///< the source writes every copy
@@ -41,8 +42,9 @@ enum class CombineWay : std::uint8_t {
   kPush,  ///< the owner reduces a token's rows and sends one through a ring
 };
 
-/// The routing of one dispatch: which rows went where. Cheap to copy; any number may be alive; may be used for
-/// any number of combines, backward passes and further dispatches with the same routing. Belongs to its group.
+/// The routing of one dispatch: which rows went where. Cheap to copy; any number may be alive; may
+/// be used for any number of combines, backward passes and further dispatches with the same
+/// routing. Belongs to its group.
 class EP_API DispatchHandle {
  public:
   DispatchHandle() = default;
@@ -62,14 +64,17 @@ class EP_API DispatchHandle {
 };
 
 struct DispatchInput {
-  ConstTensorView x{};             ///< [T, H], rows contiguous, H * size a multiple of 16 bytes; rows 16-byte aligned
-  ConstTensorView scales{};        ///< optional [T, S]: block scales, any dtype, S <= H, travel with the rows
-  ConstTensorView topk_idx{};      ///< [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed
+  ConstTensorView
+      x{};  ///< [T, H], rows contiguous, H * size a multiple of 16 bytes; rows 16-byte aligned
+  ConstTensorView
+      scales{};  ///< optional [T, S]: block scales, any dtype, S <= H, travel with the rows
+  ConstTensorView
+      topk_idx{};  ///< [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed
   ConstTensorView topk_weights{};  ///< optional [T, K] fp32, any strides
 };
 
-/// Caller-given outputs, each optional, each from Group::allocate of this group. The row count of all given ones is the
-/// capacity.
+/// Caller-given outputs, each optional, each from Group::allocate of this group. The row count of
+/// all given ones is the capacity.
 struct DispatchBuffers {
   Tensor x{};             ///< [capacity, H]
   Tensor scales{};        ///< [capacity, S]
@@ -79,12 +84,14 @@ struct DispatchBuffers {
 
 struct DispatchOptions {
   Layout layout = Layout::kFlat;
-  /// kExpertMajor: rows of each expert's group are padded to a multiple of this; padding rows are zeroed.
+  /// kExpertMajor: rows of each expert's group are padded to a multiple of this; padding rows are
+  /// zeroed.
   int alignment = 1;
   /// Map of this call; empty: the group's.
   ExpertMap experts{};
-  /// Static number of rows of the outputs. Rows whose final index is >= capacity are dropped on all ranks alike and
-  /// skipped by combine and backward. Without it the sizes are exact, at the price of one wait for the counts.
+  /// Static number of rows of the outputs. Rows whose final index is >= capacity are dropped on all
+  /// ranks alike and skipped by combine and backward. Without it the sizes are exact, at the price
+  /// of one wait for the counts.
   std::optional<std::int64_t> capacity{};
   CopyWay copy_way = CopyWay::kAuto;
   std::optional<int> num_sms{};
@@ -94,39 +101,51 @@ struct DispatchOptions {
 
 /// What this rank received. On the host all of it can be read when dispatch returns.
 struct DispatchOutput {
-  Tensor x{};              ///< [N, H]
-  Tensor scales{};         ///< [N, S] if the input has scales
-  Tensor topk_idx{};       ///< kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a repeat; input's dtype
-  Tensor topk_weights{};   ///< kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order; kExpertMajor: [N]
-  Tensor expert_counts{};  ///< [L] int64: (token, expert) rows of each local expert, repeats once, before dropping
-  Tensor expert_offsets{};  ///< [L + 1] int64, kExpertMajor: first row of each group; last: end of the padded rows
-  Tensor sizes{};           ///< [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on overflow
+  Tensor x{};             ///< [N, H]
+  Tensor scales{};        ///< [N, S] if the input has scales
+  Tensor topk_idx{};      ///< kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a
+                          ///< repeat; input's dtype
+  Tensor topk_weights{};  ///< kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order;
+                          ///< kExpertMajor: [N]
+  Tensor expert_counts{};   ///< [L] int64: (token, expert) rows of each local expert, repeats once,
+                            ///< before dropping
+  Tensor expert_offsets{};  ///< [L + 1] int64, kExpertMajor: first row of each group; last: end of
+                            ///< the padded rows
+  Tensor sizes{};  ///< [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on
+                   ///< overflow
   DispatchHandle handle{};
 };
 
-/// Collective: every rank of the group. T may be 0 and differs freely per rank; layout, alignment, K, E, map, H, dtype,
-/// scales and the presence of weights must be equal. Rows arrive bitwise unchanged, in deterministic order.
+/// Collective: every rank of the group. T may be 0 and differs freely per rank; layout, alignment,
+/// K, E, map, H, dtype, scales and the presence of weights must be equal. Rows arrive bitwise
+/// unchanged, in deterministic order.
 ///
-/// kFlat sends a token once to each rank that owns one of its experts. kExpertMajor sends it once per rank, and makes
-/// one row per distinct expert. In kExpertMajor weights of a repeated expert are summed in k order.
+/// kFlat sends a token once to each rank that owns one of its experts. kExpertMajor sends it once
+/// per rank, and makes one row per distinct expert. In kExpertMajor weights of a repeated expert
+/// are summed in k order.
 ///
-/// Errors: kInvalidArgument naming argument and value (on all ranks, the others name the rank at fault; no row is sent),
-/// kUnsupported, kOutOfMemory, kPeerTimeout, kAborted.
-EP_API Result<DispatchOutput> dispatch(Group& group, const DispatchInput& input, const DispatchOptions& options = {});
+/// Errors: kInvalidArgument naming argument and value (on all ranks, the others name the rank at
+/// fault; no row is sent), kUnsupported, kOutOfMemory, kPeerTimeout, kAborted.
+EP_API Result<DispatchOutput> dispatch(Group& group,
+                                       const DispatchInput& input,
+                                       const DispatchOptions& options = {});
 
-/// Collective: the same routing as `handle` with new rows (and weights): no counting. `input.topk_idx` must be null.
-/// Options layout, alignment, experts and copy_way are those of the handle and ignored here. Errors as dispatch.
+/// Collective: the same routing as `handle` with new rows (and weights): no counting.
+/// `input.topk_idx` must be null. Options layout, alignment, experts and copy_way are those of the
+/// handle and ignored here. Errors as dispatch.
 EP_API Result<DispatchOutput> dispatch_cached(Group& group,
                                               const DispatchHandle& handle,
                                               const DispatchInput& input,
                                               const DispatchOptions& options = {});
 
 struct CombineInput {
-  /// [N, H] bf16, fp16 or fp32: the experts' rows in the layout of the dispatch; rows contiguous, 16-byte aligned. In
-  /// the arena (Group::allocate, a dispatch output): read in place by the peers. Elsewhere: staged through the ring.
+  /// [N, H] bf16, fp16 or fp32: the experts' rows in the layout of the dispatch; rows contiguous,
+  /// 16-byte aligned. In the arena (Group::allocate, a dispatch output): read in place by the
+  /// peers. Elsewhere: staged through the ring.
   ConstTensorView rows{};
-  ConstTensorView topk_weights{};  ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
-  ConstTensorView bias{};          ///< optional [T, H] of the rows' dtype, added last
+  ConstTensorView
+      topk_weights{};      ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
+  ConstTensorView bias{};  ///< optional [T, H] of the rows' dtype, added last
 };
 
 struct CombineOptions {
@@ -138,16 +157,17 @@ struct CombineOptions {
 };
 
 struct CombineOutput {
-  TensorView out{};    ///< [T, H]: options.out, or a view of `tensor`
-  Tensor tensor{};     ///< owner of `out` unless the caller gave it
+  TensorView out{};     ///< [T, H]: options.out, or a view of `tensor`
+  Tensor tensor{};      ///< owner of `out` unless the caller gave it
   bool staged = false;  ///< this rank's rows were outside the arena and went through the ring
 };
 
-/// Collective: out[t] = sum of the rows of token t, weighted in kExpertMajor if weights are given (a repeated expert
-/// counts with the sum of its weights), in fp32: per rank in k order, rounded once to the dtype (the hop), then over
-/// ranks in ascending order, then bias, then rounded. A token without rows is 0 (plus bias). Multiply, then add; no
-/// contraction: bitwise equal for every SM budget and way. Rows dropped by the dispatch are skipped.
-/// Presence of weights, dtype, H and way must be equal on all ranks. Errors as dispatch.
+/// Collective: out[t] = sum of the rows of token t, weighted in kExpertMajor if weights are given
+/// (a repeated expert counts with the sum of its weights), in fp32: per rank in k order, rounded
+/// once to the dtype (the hop), then over ranks in ascending order, then bias, then rounded. A
+/// token without rows is 0 (plus bias). Multiply, then add; no contraction: bitwise equal for every
+/// SM budget and way. Rows dropped by the dispatch are skipped. Presence of weights, dtype, H and
+/// way must be equal on all ranks. Errors as dispatch.
 EP_API Result<CombineOutput> combine(Group& group,
                                      const DispatchHandle& handle,
                                      const CombineInput& input,
@@ -160,11 +180,13 @@ struct DispatchGradInput {
 };
 
 struct DispatchGrad {
-  CombineOutput grad_x{};       ///< [T, H]
-  Tensor grad_topk_weights{};   ///< [T, K] fp32 if given: each k receives its (token, expert) row's value, 0 for -1
+  CombineOutput grad_x{};      ///< [T, H]
+  Tensor grad_topk_weights{};  ///< [T, K] fp32 if given: each k receives its (token, expert) row's
+                               ///< value, 0 for -1
 };
 
-/// Collective: the backward direction of dispatch: a combine without weights that also returns the router's gradient.
+/// Collective: the backward direction of dispatch: a combine without weights that also returns the
+/// router's gradient.
 EP_API Result<DispatchGrad> dispatch_backward(Group& group,
                                               const DispatchHandle& handle,
                                               const DispatchGradInput& input,
@@ -178,12 +200,14 @@ struct CombineGradInput {
 };
 
 struct CombineGrad {
-  Tensor grad_rows{};          ///< [N, H]: grad_out of the row's token, times its weight if weighted; padding rows 0
-  Tensor grad_topk_weights{};  ///< [T, K] fp32 if weighted: the fp32 dot product of grad_out and the expert's row
+  Tensor grad_rows{};  ///< [N, H]: grad_out of the row's token, times its weight if weighted;
+                       ///< padding rows 0
+  Tensor grad_topk_weights{};  ///< [T, K] fp32 if weighted: the fp32 dot product of grad_out and
+                               ///< the expert's row
 };
 
-/// Collective: the backward direction of combine: a dispatch with the same routing. The gradient of a bias is grad_out
-/// itself.
+/// Collective: the backward direction of combine: a dispatch with the same routing. The gradient of
+/// a bias is grad_out itself.
 EP_API Result<CombineGrad> combine_backward(Group& group,
                                             const DispatchHandle& handle,
                                             const CombineGradInput& input,

@@ -17,9 +17,9 @@ struct OpShape {
   int topk = 1;
 };
 
-/// One number bounds every kernel of an operation: counting, sending, permuting, reducing. A call takes the first that
-/// is set: its own `num_sms`, the group's, the process default, else suggest_num_sms(). Results are bitwise equal for
-/// every budget.
+/// One number bounds every kernel of an operation: counting, sending, permuting, reducing. A call
+/// takes the first that is set: its own `num_sms`, the group's, the process default, else
+/// suggest_num_sms(). Results are bitwise equal for every budget.
 class EP_API SmBudget {
  public:
   /// The process default: set_process_default(), else EP_NUM_SMS, else 0 (none). Any thread.
@@ -31,8 +31,9 @@ class EP_API SmBudget {
   static constexpr int kMaxSms = 1024;
 };
 
-/// On the host: the processors that this process may run on, divided by the ranks of this host, at least 1; a call of
-/// few bytes uses 1, since waking a second thread costs more than it saves (bench/README.md).
+/// On the host: the processors that this process may run on, divided by the ranks of this host, at
+/// least 1; a call of few bytes uses 1, since waking a second thread costs more than it saves
+/// (bench/README.md).
 EP_API int suggest_num_sms(const OpShape& shape);
 
 }  // namespace ep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors are values: Status says what went wrong with the numbers in it, Result carries a value or a Status.
+// Errors are values: Status says what went wrong with the numbers in it, Result carries a value or
+// a Status.
 #pragma once
 
 #include <ep/api.h>

@@ -4,8 +4,8 @@
 
 namespace ep {
 
-/// On CUDA an operation is ordered on this stream as a kernel would be. On the host an operation is complete when it
-/// returns and `handle` must be null.
+/// On CUDA an operation is ordered on this stream as a kernel would be. On the host an operation is
+/// complete when it returns and `handle` must be null.
 struct Stream {
   void* handle = nullptr;
 };

@@ -32,7 +32,8 @@ struct BasicTensorView {
 
   BasicTensorView() = default;
   /// Contiguous, row-major.
-  BasicTensorView(Void* pointer, DType type, std::initializer_list<std::int64_t> dims) : data(pointer), dtype(type) {
+  BasicTensorView(Void* pointer, DType type, std::initializer_list<std::int64_t> dims)
+      : data(pointer), dtype(type) {
     for (std::int64_t dim : dims) {
       if (num_dims < kMaxDims) shape[static_cast<std::size_t>(num_dims++)] = dim;
     }
@@ -44,8 +45,8 @@ struct BasicTensorView {
   }
   /// From a mutable view.
   template <class Other>
-    requires(!std::is_same_v<Other, Void> && std::is_convertible_v<Other*, Void*>)
-  BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
+  requires(!std::is_same_v<Other, Void> && std::is_convertible_v<Other*, Void*>)
+      BasicTensorView(const BasicTensorView<Other>& other)  // NOLINT(google-explicit-constructor)
       : data(other.data),
         dtype(other.dtype),
         num_dims(other.num_dims),
@@ -72,12 +73,13 @@ EP_API std::string to_string(const ConstTensorView& view);
 /// Keeps a block of an arena alive; opaque.
 class Storage;
 
-/// An owned, contiguous tensor in this rank's arena, readable and writable by peers. Copies share the block; the last
-/// one to go gives it back. It may outlive the Group that made it.
+/// An owned, contiguous tensor in this rank's arena, readable and writable by peers. Copies share
+/// the block; the last one to go gives it back. It may outlive the Group that made it.
 class EP_API Tensor {
  public:
   Tensor() = default;
-  Tensor(TensorView view, std::shared_ptr<Storage> storage) : view_(view), storage_(std::move(storage)) {}
+  Tensor(TensorView view, std::shared_ptr<Storage> storage)
+      : view_(view), storage_(std::move(storage)) {}
 
   const TensorView& view() const { return view_; }
   explicit operator bool() const { return storage_ != nullptr; }

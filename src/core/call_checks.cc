@@ -67,17 +67,19 @@ Check first_of(std::initializer_list<Check> checks) {
 Check check_matrix(const Argument& argument, Matrix wanted) {
   const ConstTensorView& view = argument.view;
   if (view.is_null()) return refuse(argument.reason, argument.name, "is null");
-  if (view.num_dims != 2) return refuse(argument.reason, argument.name, to_string(view) + " needs 2 dimensions");
+  if (view.num_dims != 2)
+    return refuse(argument.reason, argument.name, to_string(view) + " needs 2 dimensions");
   for (int dim = 0; dim < 2; ++dim) {
     const std::int64_t size = dim == 0 ? wanted.rows : wanted.cols;
     if (view.size(dim) < 0 || (size >= 0 && view.size(dim) != size)) {
       return refuse(argument.reason, argument.name,
-                    to_string(view) + ": dimension " + std::to_string(dim) + " must be " + std::to_string(size));
+                    to_string(view) + ": dimension " + std::to_string(dim) + " must be " +
+                        std::to_string(size));
     }
     if (view.stride(dim) < 0) {
       return refuse(argument.reason, argument.name,
-                    to_string(view) + ": stride " + std::to_string(view.stride(dim)) + " of dimension " +
-                        std::to_string(dim) + " is negative");
+                    to_string(view) + ": stride " + std::to_string(view.stride(dim)) +
+                        " of dimension " + std::to_string(dim) + " is negative");
     }
   }
   if (view.data == nullptr && view.num_elems() > 0) {
@@ -88,8 +90,9 @@ Check check_matrix(const Argument& argument, Matrix wanted) {
 
 Check check_dtype(const Argument& argument, DType wanted) {
   if (argument.view.dtype == wanted) return {};
-  return refuse(argument.reason, argument.name,
-                std::string("dtype is ") + name_of(argument.view.dtype) + ", need " + name_of(wanted));
+  return refuse(
+      argument.reason, argument.name,
+      std::string("dtype is ") + name_of(argument.view.dtype) + ", need " + name_of(wanted));
 }
 
 Check check_unit_stride(const Argument& argument) {
@@ -104,22 +107,25 @@ Check check_rows(const Argument& argument, std::int64_t max_row_bytes) {
   if (Check check = check_matrix(argument, {})) return check;
   const ConstTensorView& view = argument.view;
   if (view.dtype == DType::kInt32 || view.dtype == DType::kInt64) {
-    return refuse(argument.reason, argument.name, std::string("dtype ") + name_of(view.dtype) + " is not a row type");
+    return refuse(argument.reason, argument.name,
+                  std::string("dtype ") + name_of(view.dtype) + " is not a row type");
   }
   if (Check check = check_unit_stride(argument)) return check;
   const std::int64_t bytes = row_bytes_of(view);
   if (bytes == 0 || bytes % kRowAlignment != 0) {
     return refuse(argument.reason, argument.name,
-                  to_string(view) + ": H * size = " + std::to_string(bytes) + " bytes is not a multiple of 16");
+                  to_string(view) + ": H * size = " + std::to_string(bytes) +
+                      " bytes is not a multiple of 16");
   }
   if (bytes > max_row_bytes) {
     return refuse(argument.reason, argument.name,
-                  to_string(view) + ": a row has " + std::to_string(bytes) + " bytes, but max_hidden_bytes = " +
-                      std::to_string(max_row_bytes));
+                  to_string(view) + ": a row has " + std::to_string(bytes) +
+                      " bytes, but max_hidden_bytes = " + std::to_string(max_row_bytes));
   }
   const std::int64_t stride_bytes = view.stride(0) * size_of(view.dtype);
   if (view.size(0) > 0 && !is_aligned(view.data)) {
-    return refuse(argument.reason, argument.name, to_string(view) + ": data is not aligned to 16 bytes");
+    return refuse(argument.reason, argument.name,
+                  to_string(view) + ": data is not aligned to 16 bytes");
   }
   if (view.size(0) > 1 && stride_bytes % kRowAlignment != 0) {
     return refuse(argument.reason, argument.name,
@@ -132,16 +138,17 @@ Check check_rows(const Argument& argument, std::int64_t max_row_bytes) {
 Check check_reducible_rows(const Argument& argument, std::int64_t max_row_bytes) {
   if (Check check = check_rows(argument, max_row_bytes)) return check;
   if (is_reducible(argument.view.dtype)) return {};
-  return refuse(argument.reason, argument.name,
-                std::string("dtype is ") + name_of(argument.view.dtype) + ", need bf16, fp16 or fp32");
+  return refuse(
+      argument.reason, argument.name,
+      std::string("dtype is ") + name_of(argument.view.dtype) + ", need bf16, fp16 or fp32");
 }
 
 Check check_output_rows(const Argument& argument) {
   const ConstTensorView& view = argument.view;
   if (view.size(0) > 1 && view.stride(0) < view.size(1)) {
     return refuse(argument.reason, argument.name,
-                  to_string(view) + ": rows overlap, stride(0) = " + std::to_string(view.stride(0)) + " < " +
-                      std::to_string(view.size(1)));
+                  to_string(view) + ": rows overlap, stride(0) = " +
+                      std::to_string(view.stride(0)) + " < " + std::to_string(view.size(1)));
   }
   return {};
 }
@@ -155,13 +162,14 @@ Check check_topk_idx(const Argument& argument, const GroupState& state, std::int
   if (Check check = check_matrix(argument, {.rows = num_tokens})) return check;
   const ConstTensorView& view = argument.view;
   if (view.dtype != DType::kInt32 && view.dtype != DType::kInt64) {
-    return refuse(argument.reason, argument.name, std::string("dtype is ") + name_of(view.dtype) +
-                                                      ", need int32 or int64");
+    return refuse(argument.reason, argument.name,
+                  std::string("dtype is ") + name_of(view.dtype) + ", need int32 or int64");
   }
   const std::int64_t max_topk = state.config().max_topk;
   if (view.size(1) < 1 || view.size(1) > max_topk) {
-    return refuse(argument.reason, argument.name, to_string(view) + ": K = " + std::to_string(view.size(1)) +
-                                                      ", need 1 to max_topk = " + std::to_string(max_topk));
+    return refuse(argument.reason, argument.name,
+                  to_string(view) + ": K = " + std::to_string(view.size(1)) +
+                      ", need 1 to max_topk = " + std::to_string(max_topk));
   }
   return {};
 }
@@ -185,23 +193,25 @@ Check check_stream(Stream stream) {
 
 Check check_num_sms(const std::optional<int>& num_sms) {
   if (!num_sms || (*num_sms >= 1 && *num_sms <= SmBudget::kMaxSms)) return {};
-  return refuse(Rejection::kNumSms, "num_sms", std::to_string(*num_sms) + ", need 1 to " +
-                                                   std::to_string(SmBudget::kMaxSms));
+  return refuse(Rejection::kNumSms, "num_sms",
+                std::to_string(*num_sms) + ", need 1 to " + std::to_string(SmBudget::kMaxSms));
 }
 
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state) {
-  const std::array<std::pair<const char*, const Tensor*>, 4> all = {{{"out.x", &buffers.x},
-                                                                     {"out.scales", &buffers.scales},
-                                                                     {"out.topk_idx", &buffers.topk_idx},
-                                                                     {"out.topk_weights", &buffers.topk_weights}}};
+  const std::array<std::pair<const char*, const Tensor*>, 4> all = {
+      {{"out.x", &buffers.x},
+       {"out.scales", &buffers.scales},
+       {"out.topk_idx", &buffers.topk_idx},
+       {"out.topk_weights", &buffers.topk_weights}}};
   std::optional<std::int64_t> num_rows;
   for (const auto& [name, tensor] : all) {
     if (!*tensor) continue;
     if (Check check = check_buffer(name, *tensor, state)) return check;
     const TensorView& view = tensor->view();
     if (num_rows && *num_rows != view.size(0)) {
-      return refuse(Rejection::kOutputs, name, to_string(view) + ": another output has " + std::to_string(*num_rows) +
-                                                   " rows");
+      return refuse(
+          Rejection::kOutputs, name,
+          to_string(view) + ": another output has " + std::to_string(*num_rows) + " rows");
     }
     num_rows = view.size(0);
     for (const auto& [other_name, other] : all) {

@@ -46,7 +46,8 @@ struct Matrix {
 Check check_matrix(const Argument& argument, Matrix wanted);
 Check check_dtype(const Argument& argument, DType wanted);
 
-/// Rows that are moved as bytes: contiguous, 16-byte aligned, H * size a multiple of 16 and within the group's maximum.
+/// Rows that are moved as bytes: contiguous, 16-byte aligned, H * size a multiple of 16 and within
+/// the group's maximum.
 Check check_rows(const Argument& argument, std::int64_t max_row_bytes);
 /// Rows that combine can reduce.
 Check check_reducible_rows(const Argument& argument, std::int64_t max_row_bytes);

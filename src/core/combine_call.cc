@@ -25,28 +25,31 @@ CombineCall::CombineCall(GroupState& state, const CombineRequest& request)
 Check CombineCall::check_rows_and_bias() const {
   const CombineInput& input = request_.input;
   const bool is_backward = request_.kind == layout::OpKind::kDispatchBackward;
-  const Argument rows{is_backward ? Rejection::kGradient : Rejection::kRows, is_backward ? "grad_x" : "rows",
-                      input.rows};
-  if (Check check = check_reducible_rows(rows, call_.state().config().max_hidden_bytes)) return check;
+  const Argument rows{is_backward ? Rejection::kGradient : Rejection::kRows,
+                      is_backward ? "grad_x" : "rows", input.rows};
+  if (Check check = check_reducible_rows(rows, call_.state().config().max_hidden_bytes))
+    return check;
   const std::int64_t num_rows = routing().size(layout::Size::kRows);
   if (input.rows.size(0) < num_rows) {
-    return refuse(rows.reason, rows.name, to_string(input.rows) + ": the handle's dispatch has " +
-                                              std::to_string(num_rows) + " rows");
+    return refuse(rows.reason, rows.name,
+                  to_string(input.rows) + ": the handle's dispatch has " +
+                      std::to_string(num_rows) + " rows");
   }
   if (input.bias.is_null()) return {};
   const Argument bias{Rejection::kBias, "bias", input.bias};
-  return first_of({check_matrix(bias, {num_tokens(), input.rows.size(1)}), check_dtype(bias, input.rows.dtype),
-                   check_unit_stride(bias)});
+  return first_of({check_matrix(bias, {num_tokens(), input.rows.size(1)}),
+                   check_dtype(bias, input.rows.dtype), check_unit_stride(bias)});
 }
 
 Check CombineCall::check_weights() const {
   if (!is_weighted()) return {};
   if (!routing().has_expert_rows()) {
-    return refuse(Rejection::kTopkWeights, "topk_weights",
-                  "a flat row already stands for several experts: weights need layout kExpertMajor");
+    return refuse(
+        Rejection::kTopkWeights, "topk_weights",
+        "a flat row already stands for several experts: weights need layout kExpertMajor");
   }
-  return check_topk_weights({Rejection::kTopkWeights, "topk_weights", request_.input.topk_weights}, num_tokens(),
-                            routing().spec().topk);
+  return check_topk_weights({Rejection::kTopkWeights, "topk_weights", request_.input.topk_weights},
+                            num_tokens(), routing().spec().topk);
 }
 
 Check CombineCall::check_gradient() const {
@@ -55,9 +58,11 @@ Check CombineCall::check_gradient() const {
   if (Check check = check_dtype(gradient, DType::kFp32)) return check;
   const ConstTensorView& view = gradient.view;
   const int num_dims = routing().has_expert_rows() ? 1 : 2;
-  const bool is_right_shape = view.num_dims == num_dims && view.size(0) >= routing().size(layout::Size::kRows) &&
+  const bool is_right_shape = view.num_dims == num_dims &&
+                              view.size(0) >= routing().size(layout::Size::kRows) &&
                               (num_dims == 1 || view.size(1) == routing().spec().topk);
-  const bool is_contiguous = view.stride(num_dims - 1) == 1 && (num_dims == 1 || view.stride(0) == view.size(1));
+  const bool is_contiguous =
+      view.stride(num_dims - 1) == 1 && (num_dims == 1 || view.stride(0) == view.size(1));
   if (is_right_shape && (is_contiguous || view.num_elems() <= 1)) return {};
   return refuse(Rejection::kGradient, gradient.name,
                 to_string(view) + ", need the contiguous shape of the dispatch's topk_weights");
@@ -68,7 +73,8 @@ Check CombineCall::check_out() const {
   if (view.is_null()) return {};
   const Argument out{Rejection::kOutputs, "out", view};
   const ConstTensorView& rows = request_.input.rows;
-  if (Check check = first_of({check_matrix(out, {num_tokens(), rows.size(1)}), check_dtype(out, rows.dtype)})) {
+  if (Check check = first_of(
+          {check_matrix(out, {num_tokens(), rows.size(1)}), check_dtype(out, rows.dtype)})) {
     return check;
   }
   return first_of({check_unit_stride(out), check_output_rows(out), check_disjoint(out, rows),
@@ -110,7 +116,8 @@ Status CombineCall::allocate() {
     EP_TRY_ASSIGN(weights_copy_, state.allocate(DType::kFp32, {num_tokens(), topk}));
   }
   if (has_gradient()) {
-    EP_TRY_ASSIGN(gradient_copy_, state.allocate(DType::kFp32, {request_.grad_topk_weights.num_elems()}));
+    EP_TRY_ASSIGN(gradient_copy_,
+                  state.allocate(DType::kFp32, {request_.grad_topk_weights.num_elems()}));
     EP_TRY_ASSIGN(result_.grad_topk_weights, state.allocate(DType::kFp32, {num_tokens(), topk}));
   }
   return Status();
@@ -136,8 +143,10 @@ intranode::SideArray CombineCall::gradient_array() const {
 void CombineCall::locate_rows(intranode::CombineParams& params) const {
   const ConstTensorView& rows = request_.input.rows;
   const fabric::Pool& pool = call_.state().pool();
-  params.block.row_stride_units = static_cast<std::uint32_t>(params.rows.stride_bytes / layout::kLocationUnit);
-  if (const auto location = pool.locate(rows.data, extent_bytes(rows)); location || rows.size(0) == 0) {
+  params.block.row_stride_units =
+      static_cast<std::uint32_t>(params.rows.stride_bytes / layout::kLocationUnit);
+  if (const auto location = pool.locate(rows.data, extent_bytes(rows));
+      location || rows.size(0) == 0) {
     if (location) params.block[layout::Section::kRows] = announced(*location);
   } else {
     params.is_staged = true;
@@ -164,7 +173,8 @@ intranode::CombineParams CombineCall::params() const {
   params.bias = row_input(input.bias);
   params.out = static_cast<std::byte*>(result_.output.out.data);
   params.out_stride_bytes = result_.output.out.stride(0) * size_of(input.rows.dtype);
-  params.sum = {.num_elems = input.rows.size(1), .dtype = input.rows.dtype, .weighted = is_weighted()};
+  params.sum = {
+      .num_elems = input.rows.size(1), .dtype = input.rows.dtype, .weighted = is_weighted()};
   params.pushes = is_pushing();
   locate_rows(params);
   return params;
@@ -174,12 +184,15 @@ Result<CombineResult> CombineCall::run() {
   GroupState& state = call_.state();
   EP_TRY(state.check_usable());
   if (const Check check = this->check()) return call_.refuse(*check);
-  if (const Status status = allocate(); !status.ok()) return call_.refuse({Rejection::kMemory, status});
+  if (const Status status = allocate(); !status.ok())
+    return call_.refuse({Rejection::kMemory, status});
   announce();
   const intranode::CombineParams params = this->params();
   result_.output.staged = params.is_staged;
-  const OpShape shape{state.num_ranks(), num_tokens(), params.rows.row_bytes, routing().spec().topk};
-  intranode::launch_combine(state.launcher(), params, state.num_channels(request_.options.num_sms, shape));
+  const OpShape shape{state.num_ranks(), num_tokens(), params.rows.row_bytes,
+                      routing().spec().topk};
+  intranode::launch_combine(state.launcher(), params,
+                            state.num_channels(request_.options.num_sms, shape));
   EP_TRY(call_.conclude());
   return result_;
 }

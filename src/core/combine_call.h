@@ -16,7 +16,8 @@ struct CombineRequest {
   layout::OpKind kind = layout::OpKind::kCombine;
   DispatchHandle handle{};
   CombineInput input{};
-  ConstTensorView grad_topk_weights{};  ///< of kDispatchBackward: null or the gradient of the received weights
+  ConstTensorView
+      grad_topk_weights{};  ///< of kDispatchBackward: null or the gradient of the received weights
   CombineOptions options{};
 };
 

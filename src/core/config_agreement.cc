@@ -19,7 +19,8 @@ using Field = std::pair<const char*, std::int64_t>;
 
 constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 
-/// Fields that must be equal, in a fixed order. The first one says whether the rank accepts its own configuration.
+/// Fields that must be equal, in a fixed order. The first one says whether the rank accepts its own
+/// configuration.
 std::vector<Field> fields_of(const Result<ResolvedConfig>& local) {
   const GroupConfig config = local.ok() ? local->config : GroupConfig{};
   return {
@@ -48,11 +49,12 @@ Status compare(const std::vector<Field>& fields, const std::vector<Bootstrap::By
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::vector<std::int64_t> other = values_of(all[rank]);
     if (other.size() != fields.size()) {
-      return Status(Errc::kInvalidArgument, "group: rank " + std::to_string(rank) +
-                                                " runs another version of the library");
+      return Status(Errc::kInvalidArgument,
+                    "group: rank " + std::to_string(rank) + " runs another version of the library");
     }
     if (other[0] == 0) {
-      return Status(Errc::kInvalidArgument, "group: rank " + std::to_string(rank) + " refused its configuration")
+      return Status(Errc::kInvalidArgument,
+                    "group: rank " + std::to_string(rank) + " refused its configuration")
           .set_peer(static_cast<int>(rank));
     }
   }
@@ -60,9 +62,10 @@ Status compare(const std::vector<Field>& fields, const std::vector<Bootstrap::By
     for (std::size_t rank = 1; rank < all.size(); ++rank) {
       const std::int64_t value = values_of(all[rank])[field];
       if (value == first[field]) continue;
-      return Status(Errc::kInvalidArgument, std::string("group: ") + fields[field].first + " differs: rank 0 has " +
-                                                std::to_string(first[field]) + ", rank " + std::to_string(rank) +
-                                                " has " + std::to_string(value));
+      return Status(Errc::kInvalidArgument,
+                    std::string("group: ") + fields[field].first + " differs: rank 0 has " +
+                        std::to_string(first[field]) + ", rank " + std::to_string(rank) + " has " +
+                        std::to_string(value));
     }
   }
   return Status();
@@ -73,7 +76,8 @@ Status compare(const std::vector<Field>& fields, const std::vector<Bootstrap::By
 Status agree_on_config(Bootstrap& bootstrap, const Result<ResolvedConfig>& local) {
   const std::vector<Field> fields = fields_of(local);
   std::vector<std::int64_t> values;
-  std::transform(fields.begin(), fields.end(), std::back_inserter(values), [](const Field& f) { return f.second; });
+  std::transform(fields.begin(), fields.end(), std::back_inserter(values),
+                 [](const Field& f) { return f.second; });
   const std::chrono::milliseconds timeout = local.ok() ? local->timeout : kDefaultTimeout;
   EP_TRY_ASSIGN(const std::vector<Bootstrap::Bytes> all,
                 bootstrap.all_gather(std::as_bytes(std::span(values)), timeout));

@@ -9,8 +9,9 @@
 
 namespace ep::core {
 
-/// Collective. Every rank learns every rank's configuration, also where it is refused locally (`local` not ok): the
-/// result is then kInvalidArgument on all ranks. A difference names the field, the ranks and both values.
+/// Collective. Every rank learns every rank's configuration, also where it is refused locally
+/// (`local` not ok): the result is then kInvalidArgument on all ranks. A difference names the
+/// field, the ranks and both values.
 Status agree_on_config(Bootstrap& bootstrap, const Result<ResolvedConfig>& local);
 
 }  // namespace ep::core

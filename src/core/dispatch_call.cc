@@ -16,7 +16,9 @@ namespace {
 constexpr std::int64_t kMaxCapacity = std::numeric_limits<std::uint32_t>::max();
 constexpr int kMaxAlignment = 1 << 20;
 
-void announce_tensor(layout::BlockAnnouncement& block, layout::Section section, const Tensor& tensor,
+void announce_tensor(layout::BlockAnnouncement& block,
+                     layout::Section section,
+                     const Tensor& tensor,
                      const fabric::Pool& pool) {
   if (!tensor) return;
   const TensorView& view = tensor.view();
@@ -25,9 +27,7 @@ void announce_tensor(layout::BlockAnnouncement& block, layout::Section section, 
   }
 }
 
-std::uint32_t word(std::int64_t value) {
-  return static_cast<std::uint32_t>(value);
-}
+std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
 }  // namespace
 
@@ -35,7 +35,8 @@ DispatchCall::DispatchCall(GroupState& state, const DispatchRequest& request)
     : call_(state, request.kind), request_(request) {}
 
 ExpertMap DispatchCall::experts() const {
-  return request_.options.experts.is_empty() ? call_.state().config().experts : request_.options.experts;
+  return request_.options.experts.is_empty() ? call_.state().config().experts
+                                             : request_.options.experts;
 }
 
 std::optional<std::int64_t> DispatchCall::capacity() const {
@@ -54,17 +55,19 @@ Check DispatchCall::check() const {
     return check;
   }
   if (num_tokens() > state.config().max_tokens) {
-    return refuse(Rejection::kX, "x", to_string(input.x) + ": " + std::to_string(num_tokens()) +
-                                          " tokens, but max_tokens = " + std::to_string(state.config().max_tokens));
+    return refuse(Rejection::kX, "x",
+                  to_string(input.x) + ": " + std::to_string(num_tokens()) +
+                      " tokens, but max_tokens = " + std::to_string(state.config().max_tokens));
   }
   if (!input.scales.is_null()) {
     const Argument scales{Rejection::kScales, "scales", input.scales};
-    if (Check check = first_of({check_matrix(scales, {.rows = num_tokens()}), check_unit_stride(scales)})) return check;
+    if (Check check =
+            first_of({check_matrix(scales, {.rows = num_tokens()}), check_unit_stride(scales)}))
+      return check;
     if (input.scales.size(1) < 1 || input.scales.size(1) > input.x.size(1)) {
-      return refuse(Rejection::kScales, "scales", to_string(input.scales) + ": " +
-                                                      std::to_string(input.scales.size(1)) +
-                                                      " scales per row, need 1 to H = " +
-                                                      std::to_string(input.x.size(1)));
+      return refuse(Rejection::kScales, "scales",
+                    to_string(input.scales) + ": " + std::to_string(input.scales.size(1)) +
+                        " scales per row, need 1 to H = " + std::to_string(input.x.size(1)));
     }
   }
   if (Check check = is_fresh() ? check_fresh() : check_cached()) return check;
@@ -79,24 +82,27 @@ Check DispatchCall::check_fresh() const {
   const Argument topk_idx{Rejection::kTopkIdx, "topk_idx", input.topk_idx};
   if (Check check = check_topk_idx(topk_idx, state, num_tokens())) return check;
   const int topk = static_cast<int>(input.topk_idx.size(1));
-  if (Check check = check_topk_weights({Rejection::kTopkWeights, "topk_weights", input.topk_weights}, num_tokens(),
-                                       topk)) {
+  if (Check check = check_topk_weights(
+          {Rejection::kTopkWeights, "topk_weights", input.topk_weights}, num_tokens(), topk)) {
     return check;
   }
   if (options.alignment < 1 || options.alignment > kMaxAlignment) {
-    return refuse(Rejection::kAlignment, "alignment", std::to_string(options.alignment) + ", need 1 to " +
-                                                          std::to_string(kMaxAlignment));
+    return refuse(
+        Rejection::kAlignment, "alignment",
+        std::to_string(options.alignment) + ", need 1 to " + std::to_string(kMaxAlignment));
   }
   const ExpertMap map = experts();
   if (map.num_ranks() != state.num_ranks() || map.num_experts() > state.config().max_experts) {
     return refuse(Rejection::kExperts, "experts",
-                  "map of " + std::to_string(map.num_experts()) + " experts on " + std::to_string(map.num_ranks()) +
+                  "map of " + std::to_string(map.num_experts()) + " experts on " +
+                      std::to_string(map.num_ranks()) +
                       " ranks, but max_experts = " + std::to_string(state.config().max_experts) +
                       " and the group has " + std::to_string(state.num_ranks()) + " ranks");
   }
   if (options.capacity && (*options.capacity < 0 || *options.capacity > kMaxCapacity)) {
-    return refuse(Rejection::kCapacity, "capacity", std::to_string(*options.capacity) + ", need 0 to " +
-                                                        std::to_string(kMaxCapacity));
+    return refuse(
+        Rejection::kCapacity, "capacity",
+        std::to_string(*options.capacity) + ", need 0 to " + std::to_string(kMaxCapacity));
   }
   return {};
 }
@@ -106,13 +112,15 @@ Check DispatchCall::check_cached() const {
   const Routing::Spec& spec = request_.handle.routing().spec();
   if (num_tokens() != spec.num_tokens) {
     return refuse(Rejection::kX, is_backward() ? "grad_out" : "x",
-                  to_string(request_.input.x) + ": the handle has " + std::to_string(spec.num_tokens) + " tokens");
+                  to_string(request_.input.x) + ": the handle has " +
+                      std::to_string(spec.num_tokens) + " tokens");
   }
   if (!request_.input.topk_idx.is_null()) {
     return refuse(Rejection::kTopkIdx, "topk_idx", "must be null: the handle has the routing");
   }
-  if (Check check = check_topk_weights({Rejection::kTopkWeights, "topk_weights", request_.input.topk_weights},
-                                       num_tokens(), spec.topk)) {
+  if (Check check =
+          check_topk_weights({Rejection::kTopkWeights, "topk_weights", request_.input.topk_weights},
+                             num_tokens(), spec.topk)) {
     return check;
   }
   return is_backward() ? check_expert_rows() : Check();
@@ -121,7 +129,8 @@ Check DispatchCall::check_cached() const {
 Check DispatchCall::check_expert_rows() const {
   const bool has_weights = !request_.input.topk_weights.is_null();
   if (has_weights != returns_gradient()) {
-    return refuse(Rejection::kRows, "rows", "rows and topk_weights come together, for a weighted combine");
+    return refuse(Rejection::kRows, "rows",
+                  "rows and topk_weights come together, for a weighted combine");
   }
   if (!has_weights) return {};
   const Routing& routing = request_.handle.routing();
@@ -133,20 +142,25 @@ Check DispatchCall::check_expert_rows() const {
                               check_dtype(rows, request_.input.x.dtype)})) {
     return check;
   }
-  if (rows.view.size(0) >= routing.size(layout::Size::kRows) && rows.view.size(1) == request_.input.x.size(1)) {
+  if (rows.view.size(0) >= routing.size(layout::Size::kRows) &&
+      rows.view.size(1) == request_.input.x.size(1)) {
     return {};
   }
-  return refuse(Rejection::kRows, rows.name, to_string(rows.view) + ", need at least [" +
-                                                 std::to_string(routing.size(layout::Size::kRows)) + ", " +
-                                                 std::to_string(request_.input.x.size(1)) + "]");
+  return refuse(Rejection::kRows, rows.name,
+                to_string(rows.view) + ", need at least [" +
+                    std::to_string(routing.size(layout::Size::kRows)) + ", " +
+                    std::to_string(request_.input.x.size(1)) + "]");
 }
 
-Check DispatchCall::check_output(Rejection reason, const char* name, const Tensor& tensor,
+Check DispatchCall::check_output(Rejection reason,
+                                 const char* name,
+                                 const Tensor& tensor,
                                  const TensorView& wanted) const {
   if (!tensor) return {};
   const TensorView& view = tensor.view();
   bool is_same = view.dtype == wanted.dtype && view.num_dims == wanted.num_dims;
-  for (int dim = 0; is_same && dim < view.num_dims; ++dim) is_same = view.size(dim) == wanted.size(dim);
+  for (int dim = 0; is_same && dim < view.num_dims; ++dim)
+    is_same = view.size(dim) == wanted.size(dim);
   if (is_same) return {};
   return refuse(reason, name, to_string(view) + ", need " + to_string(wanted));
 }
@@ -165,21 +179,25 @@ Check DispatchCall::check_outputs() const {
   const std::optional<std::int64_t> given = capacity();
   if (!given) return {};
   if (request_.options.capacity && *request_.options.capacity != *given) {
-    return refuse(Rejection::kCapacity, "capacity", std::to_string(*request_.options.capacity) +
-                                                        ", but the given outputs have " + std::to_string(*given) +
-                                                        " rows");
+    return refuse(Rejection::kCapacity, "capacity",
+                  std::to_string(*request_.options.capacity) + ", but the given outputs have " +
+                      std::to_string(*given) + " rows");
   }
   if (!is_fresh() && *given != request_.handle.routing().capacity()) {
-    return refuse(Rejection::kOutputs, "out", std::to_string(*given) + " rows, but the handle's outputs have " +
-                                                  std::to_string(request_.handle.routing().capacity()));
+    return refuse(Rejection::kOutputs, "out",
+                  std::to_string(*given) + " rows, but the handle's outputs have " +
+                      std::to_string(request_.handle.routing().capacity()));
   }
   const DispatchInput& input = request_.input;
   const TensorView weights = weights_view(*given);
-  const DType idx_dtype = is_fresh() ? input.topk_idx.dtype : request_.handle.routing().spec().idx_dtype;
+  const DType idx_dtype =
+      is_fresh() ? input.topk_idx.dtype : request_.handle.routing().spec().idx_dtype;
   const TensorView idx(nullptr, idx_dtype, {*given, weights.num_dims == 2 ? weights.size(1) : 0});
-  const TensorView scales(nullptr, input.scales.dtype, {*given, input.scales.is_null() ? 0 : input.scales.size(1)});
+  const TensorView scales(nullptr, input.scales.dtype,
+                          {*given, input.scales.is_null() ? 0 : input.scales.size(1)});
   return first_of({
-      check_output(Rejection::kOutputs, "out.x", out.x, TensorView(nullptr, input.x.dtype, {*given, input.x.size(1)})),
+      check_output(Rejection::kOutputs, "out.x", out.x,
+                   TensorView(nullptr, input.x.dtype, {*given, input.x.size(1)})),
       check_output(Rejection::kOutputs, "out.scales", out.scales, scales),
       check_output(Rejection::kOutputs, "out.topk_idx", out.topk_idx, idx),
       check_output(Rejection::kOutputs, "out.topk_weights", out.topk_weights, weights),
@@ -211,8 +229,9 @@ intranode::DispatchParams DispatchCall::base_params() const {
   params.topk_weights = strided_input(input.topk_weights);
   params.has_weights = !input.topk_weights.is_null();
   params.has_records = !is_backward() && !routing_->has_expert_rows();
-  params.copies_at_receiver = routing_->has_expert_rows() &&
-                              (routing_->spec().copy_way == CopyWay::kReceiver || returns_gradient());
+  params.copies_at_receiver =
+      routing_->has_expert_rows() &&
+      (routing_->spec().copy_way == CopyWay::kReceiver || returns_gradient());
   params.expert_rows = row_input(request_.expert_rows);
   params.dtype = input.x.dtype;
   params.returns_gradient = returns_gradient();
@@ -227,7 +246,9 @@ Status DispatchCall::count() {
   return conclude();
 }
 
-Status DispatchCall::allocate_output(Tensor& output, const Tensor& given, const TensorView& wanted) {
+Status DispatchCall::allocate_output(Tensor& output,
+                                     const Tensor& given,
+                                     const TensorView& wanted) {
   if (given) {
     output = given;
     return Status();
@@ -245,7 +266,8 @@ Status DispatchCall::allocate(std::int64_t num_rows) {
   GroupState& state = call_.state();
   const DispatchInput& input = request_.input;
   const DispatchBuffers& given = request_.options.out;
-  EP_TRY(allocate_output(output_.x, given.x, TensorView(nullptr, input.x.dtype, {num_rows, input.x.size(1)})));
+  EP_TRY(allocate_output(output_.x, given.x,
+                         TensorView(nullptr, input.x.dtype, {num_rows, input.x.size(1)})));
   if (!input.scales.is_null()) {
     const TensorView wanted(nullptr, input.scales.dtype, {num_rows, input.scales.size(1)});
     EP_TRY(allocate_output(output_.scales, given.scales, wanted));
@@ -265,7 +287,8 @@ Status DispatchCall::allocate(std::int64_t num_rows) {
 }
 
 Status DispatchCall::allocate_gradient() {
-  EP_TRY_ASSIGN(gradient_, call_.state().allocate(DType::kFp32, {num_tokens(), routing_->spec().topk}));
+  EP_TRY_ASSIGN(gradient_,
+                call_.state().allocate(DType::kFp32, {num_tokens(), routing_->spec().topk}));
   // Owners write the values of rows that exist; -1 and dropped rows have gradient 0.
   std::fill_n(gradient_.data<float>(), gradient_.view().num_elems(), 0.0F);
   return Status();
@@ -291,7 +314,8 @@ Status DispatchCall::move(std::uint32_t block_rejection) {
 
 Status DispatchCall::conclude() const {
   const Status status = call_.conclude();
-  if (status.code() != Errc::kInvalidArgument || status.peer() != call_.state().rank()) return status;
+  if (status.code() != Errc::kInvalidArgument || status.peer() != call_.state().rank())
+    return status;
   const std::uint64_t rejected = call_.state().local().rejected_position.value;
   if (!is_fresh() || rejected == 0) return status;
   const std::uint64_t position = ~rejected;
@@ -300,12 +324,14 @@ Status DispatchCall::conclude() const {
   const auto k = static_cast<std::int64_t>(position) % topk;
   const ConstTensorView& idx = request_.input.topk_idx;
   const std::int64_t at = token * idx.stride(0) + k * idx.stride(1);
-  const std::int64_t value = idx.dtype == DType::kInt64 ? static_cast<const std::int64_t*>(idx.data)[at]
-                                                        : static_cast<const std::int32_t*>(idx.data)[at];
+  const std::int64_t value = idx.dtype == DType::kInt64
+                                 ? static_cast<const std::int64_t*>(idx.data)[at]
+                                 : static_cast<const std::int32_t*>(idx.data)[at];
   return Status(Errc::kInvalidArgument,
                 "dispatch, epoch " + std::to_string(call_.epoch()) + ", rank " +
-                    std::to_string(call_.state().rank()) + ": topk_idx[" + std::to_string(token) + "," +
-                    std::to_string(k) + "] = " + std::to_string(value) + ", but num_experts = " +
+                    std::to_string(call_.state().rank()) + ": topk_idx[" + std::to_string(token) +
+                    "," + std::to_string(k) + "] = " + std::to_string(value) +
+                    ", but num_experts = " +
                     std::to_string(routing_->spec().experts.num_experts()) + " (-1 = no expert)");
 }
 
@@ -326,28 +352,31 @@ Status DispatchCall::prepare_routing() {
   const DispatchOptions& options = request_.options;
   const ConstTensorView& idx = request_.input.topk_idx;
   EP_TRY_ASSIGN(routing_,
-                Routing::create(call_.state(), {.layout = options.layout,
-                                                .alignment = options.alignment,
-                                                // A second copy from the sender's cache costs one write; the
-                                                // receiver would read the row again (bench/README.md).
-                                                .copy_way = options.copy_way == CopyWay::kAuto ? CopyWay::kSender
-                                                                                               : options.copy_way,
-                                                .experts = experts(),
-                                                .idx_dtype = idx.dtype,
-                                                .num_tokens = num_tokens(),
-                                                .topk = static_cast<int>(idx.size(1))}));
+                Routing::create(call_.state(),
+                                {.layout = options.layout,
+                                 .alignment = options.alignment,
+                                 // A second copy from the sender's cache costs one write; the
+                                 // receiver would read the row again (bench/README.md).
+                                 .copy_way = options.copy_way == CopyWay::kAuto ? CopyWay::kSender
+                                                                                : options.copy_way,
+                                 .experts = experts(),
+                                 .idx_dtype = idx.dtype,
+                                 .num_tokens = num_tokens(),
+                                 .topk = static_cast<int>(idx.size(1))}));
   return Status();
 }
 
 Status DispatchCall::run_fixed(std::int64_t num_rows) {
-  if (const Status memory = allocate(num_rows); !memory.ok()) return call_.refuse({Rejection::kMemory, memory});
+  if (const Status memory = allocate(num_rows); !memory.ok())
+    return call_.refuse({Rejection::kMemory, memory});
   return move(layout::kAccepted);
 }
 
 Status DispatchCall::run_exact() {
   EP_TRY(count());
   const Status memory = allocate(routing_->size(layout::Size::kNeededRows));
-  const Status moved = move(memory.ok() ? layout::kAccepted : static_cast<std::uint32_t>(Rejection::kMemory));
+  const Status moved =
+      move(memory.ok() ? layout::kAccepted : static_cast<std::uint32_t>(Rejection::kMemory));
   return memory.ok() ? moved : memory;
 }
 
@@ -355,9 +384,11 @@ Result<DispatchOutput> DispatchCall::run() {
   GroupState& state = call_.state();
   EP_TRY(state.check_usable());
   if (const Check check = this->check()) return call_.refuse(*check);
-  if (const Status memory = prepare_routing(); !memory.ok()) return call_.refuse({Rejection::kMemory, memory});
+  if (const Status memory = prepare_routing(); !memory.ok())
+    return call_.refuse({Rejection::kMemory, memory});
   announce();
-  const OpShape shape{state.num_ranks(), num_tokens(), row_bytes_of(request_.input.x), routing_->spec().topk};
+  const OpShape shape{state.num_ranks(), num_tokens(), row_bytes_of(request_.input.x),
+                      routing_->spec().topk};
   num_channels_ = state.num_channels(request_.options.num_sms, shape);
   const std::optional<std::int64_t> fixed_rows = is_fresh() ? capacity() : routing_->capacity();
   EP_TRY(fixed_rows ? run_fixed(*fixed_rows) : run_exact());

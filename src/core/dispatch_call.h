@@ -15,7 +15,7 @@ struct DispatchRequest {
   layout::OpKind kind = layout::OpKind::kDispatch;
   DispatchInput input{};
   DispatchOptions options{};
-  DispatchHandle handle{};  ///< of kDispatchCached and kCombineBackward
+  DispatchHandle handle{};        ///< of kDispatchCached and kCombineBackward
   ConstTensorView expert_rows{};  ///< backward of a weighted combine: the rows that it read
 };
 
@@ -38,7 +38,10 @@ class DispatchCall {
   Check check_cached() const;
   Check check_expert_rows() const;
   Check check_outputs() const;
-  Check check_output(Rejection reason, const char* name, const Tensor& tensor, const TensorView& wanted) const;
+  Check check_output(Rejection reason,
+                     const char* name,
+                     const Tensor& tensor,
+                     const TensorView& wanted) const;
   ExpertMap experts() const;
   std::optional<std::int64_t> capacity() const;
   TensorView weights_view(std::int64_t num_rows) const;

@@ -80,14 +80,16 @@ std::string seconds_text(std::uint64_t ns) {
 
 const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64_t epoch) {
   const layout::ControlLayout& layout = state.layout();
-  return state.control<layout::OpAnnouncement>(layout.ops) + layout::bank_of(epoch) * state.num_ranks();
+  return state.control<layout::OpAnnouncement>(layout.ops) +
+         layout::bank_of(epoch) * state.num_ranks();
 }
 
 /// ", missing ranks: 2, 3": those whose announcement of the operation is not here.
 std::string missing_text(const GroupState& state, std::uint64_t epoch) {
   std::string text;
   for (int rank = 0; rank < state.num_ranks(); ++rank) {
-    const std::uint64_t head = HostMemory::load_relaxed_sys(&announcements(state, epoch)[rank].head);
+    const std::uint64_t head =
+        HostMemory::load_relaxed_sys(&announcements(state, epoch)[rank].head);
     if (layout::tag_in(head) == layout::tag_of(epoch)) continue;
     text += (text.empty() ? "; ranks that have not called: " : ", ") + std::to_string(rank);
   }
@@ -98,12 +100,15 @@ std::string fault_text(const GroupState& state, const layout::FaultRecord& fault
   std::string text = std::string(name_of(static_cast<layout::OpKind>(fault.op))) + ", epoch " +
                      std::to_string(fault.epoch) + ": ";
   if (fault.peer_is_gone != 0) {
-    text += "rank " + std::to_string(fault.peer) + " is gone (its process ended or it left the group); ";
+    text += "rank " + std::to_string(fault.peer) +
+            " is gone (its process ended or it left the group); ";
   }
-  text += "rank " + std::to_string(fault.reporter) + " waited " + seconds_text(fault.waited_ns) + " for rank " +
-          std::to_string(fault.direct_peer) + " (" + site_text(static_cast<WaitSite>(fault.site)) + "): expected " +
+  text += "rank " + std::to_string(fault.reporter) + " waited " + seconds_text(fault.waited_ns) +
+          " for rank " + std::to_string(fault.direct_peer) + " (" +
+          site_text(static_cast<WaitSite>(fault.site)) + "): expected " +
           std::to_string(fault.expected) + ", got " + std::to_string(fault.got);
-  if (fault.direct_peer != fault.peer) text += "; that rank waits for rank " + std::to_string(fault.peer);
+  if (fault.direct_peer != fault.peer)
+    text += "; that rank waits for rank " + std::to_string(fault.peer);
   return text + missing_text(state, fault.epoch);
 }
 
@@ -145,11 +150,13 @@ Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint6
   for (int rank = 0; rank < state.num_ranks(); ++rank) {
     const std::uint32_t op_status = layout::value_in(ops[rank].head);
     const bool has_block = layout::tag_in(blocks[rank].head) == layout::tag_of(epoch);
-    const std::uint32_t status = op_status != layout::kAccepted || !has_block ? op_status
-                                                                              : layout::value_in(blocks[rank].head);
+    const std::uint32_t status = op_status != layout::kAccepted || !has_block
+                                     ? op_status
+                                     : layout::value_in(blocks[rank].head);
     if (status == layout::kAccepted) continue;
-    return Status(Errc::kInvalidArgument, prefix + "rank " + std::to_string(rank) + " refused its call (" +
-                                              name_of(static_cast<Rejection>(status)) + "); no row was sent")
+    return Status(Errc::kInvalidArgument,
+                  prefix + "rank " + std::to_string(rank) + " refused its call (" +
+                      name_of(static_cast<Rejection>(status)) + "); no row was sent")
         .set_peer(rank);
   }
   for (const FieldName& entry : kFieldNames) {
@@ -157,9 +164,10 @@ Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint6
       const std::uint32_t first = ops[0][entry.field];
       const std::uint32_t other = ops[rank][entry.field];
       if (first == other) continue;
-      return Status(Errc::kInvalidArgument, prefix + entry.name + " differs: rank 0 has " +
-                                                value_text(entry.field, first) + ", rank " + std::to_string(rank) +
-                                                " has " + value_text(entry.field, other) + "; no row was sent");
+      return Status(Errc::kInvalidArgument,
+                    prefix + entry.name + " differs: rank 0 has " + value_text(entry.field, first) +
+                        ", rank " + std::to_string(rank) + " has " +
+                        value_text(entry.field, other) + "; no row was sent");
     }
   }
   return Status(Errc::kInternal, prefix + "refused without a reason");

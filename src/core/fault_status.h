@@ -18,8 +18,9 @@ const char* name_of(layout::OpKind kind);
 /// ok, or the group's first fault.
 Status fault_status(const GroupState& state);
 
-/// Why the ranks refused operation `epoch`, from their announcements: the rank that rejected its arguments, or the
-/// field in which they differ. Precondition: the verdict was kRejected or kBlockRejected.
+/// Why the ranks refused operation `epoch`, from their announcements: the rank that rejected its
+/// arguments, or the field in which they differ. Precondition: the verdict was kRejected or
+/// kBlockRejected.
 Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint64_t epoch);
 
 }  // namespace ep::core

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Creation of groups, and their memory.
-#include <ep/group.h>
-
+#include "base/check.h"
+#include "base/env.h"
 #include "core/config_agreement.h"
 #include "core/fault_status.h"
 #include "core/group_state.h"
 #include "primitives/row_reducer.h"
 
-#include "base/check.h"
-#include "base/env.h"
-
+#include <ep/group.h>
 #include <ep/sm_budget.h>
 
 #include <algorithm>
@@ -28,9 +26,13 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 28;
 constexpr std::int64_t kMaxHiddenBytes = std::int64_t{1} << 24;
 constexpr int kMaxExperts = 1 << 20;
 
-Status out_of_range(const std::string& field, std::int64_t value, std::int64_t min, std::int64_t max) {
-  return Status(Errc::kInvalidArgument, "group: " + field + " = " + std::to_string(value) + ", need " +
-                                            std::to_string(min) + " to " + std::to_string(max));
+Status out_of_range(const std::string& field,
+                    std::int64_t value,
+                    std::int64_t min,
+                    std::int64_t max) {
+  return Status(Errc::kInvalidArgument, "group: " + field + " = " + std::to_string(value) +
+                                            ", need " + std::to_string(min) + " to " +
+                                            std::to_string(max));
 }
 
 struct Range {
@@ -50,7 +52,8 @@ Status check_ranges(const GroupConfig& config, int num_ranks) {
       {"ring_slots", config.ring_slots, 1, kMaxRingSlots},
       {"num_sms", config.num_sms.value_or(1), 1, SmBudget::kMaxSms},
       {"lsa_size", config.lsa_size.value_or(num_ranks), 1, num_ranks},
-      {"timeout (ms)", config.timeout.value_or(kDefaultTimeout).count(), 1, base::kMaxSeconds * 1000},
+      {"timeout (ms)", config.timeout.value_or(kDefaultTimeout).count(), 1,
+       base::kMaxSeconds * 1000},
   };
   for (const Range& range : ranges) {
     if (range.value < range.min || range.value > range.max) {
@@ -58,20 +61,24 @@ Status check_ranges(const GroupConfig& config, int num_ranks) {
     }
   }
   if (config.max_hidden_bytes % 16 != 0) {
-    return Status(Errc::kInvalidArgument, "group: max_hidden_bytes = " + std::to_string(config.max_hidden_bytes) +
-                                              " is not a multiple of 16");
+    return Status(Errc::kInvalidArgument,
+                  "group: max_hidden_bytes = " + std::to_string(config.max_hidden_bytes) +
+                      " is not a multiple of 16");
   }
-  if (config.first_epoch < 1) return Status(Errc::kInvalidArgument, "group: first_epoch = 0, need >= 1");
+  if (config.first_epoch < 1)
+    return Status(Errc::kInvalidArgument, "group: first_epoch = 0, need >= 1");
   return Status();
 }
 
 Status check_experts(const GroupConfig& config, int num_ranks) {
   if (config.experts.is_empty()) return Status();
-  if (config.experts.num_ranks() != num_ranks || config.experts.num_experts() > config.max_experts) {
+  if (config.experts.num_ranks() != num_ranks ||
+      config.experts.num_experts() > config.max_experts) {
     return Status(Errc::kInvalidArgument,
-                  "group: expert map of " + std::to_string(config.experts.num_experts()) + " experts on " +
-                      std::to_string(config.experts.num_ranks()) + " ranks, but max_experts = " +
-                      std::to_string(config.max_experts) + " and num_ranks = " + std::to_string(num_ranks));
+                  "group: expert map of " + std::to_string(config.experts.num_experts()) +
+                      " experts on " + std::to_string(config.experts.num_ranks()) +
+                      " ranks, but max_experts = " + std::to_string(config.max_experts) +
+                      " and num_ranks = " + std::to_string(num_ranks));
   }
   return Status();
 }
@@ -81,9 +88,10 @@ Status check_supported(const GroupConfig& config, int num_ranks) {
     return Status(Errc::kUnsupported, "group: the CUDA backend is not available in this build");
   }
   if (config.lsa_size.value_or(num_ranks) < num_ranks) {
-    return Status(Errc::kUnsupported, "group: lsa_size = " + std::to_string(*config.lsa_size) + " of " +
-                                          std::to_string(num_ranks) +
-                                          " ranks needs the internode path, which is not available in this build");
+    return Status(Errc::kUnsupported,
+                  "group: lsa_size = " + std::to_string(*config.lsa_size) + " of " +
+                      std::to_string(num_ranks) +
+                      " ranks needs the internode path, which is not available in this build");
   }
   return Status();
 }
@@ -99,7 +107,8 @@ Result<ResolvedConfig> resolve_config(const GroupConfig& config, int num_ranks) 
     filled.lsa_size = static_cast<int>(lsa_size.value_or(num_ranks));
   }
   if (!filled.timeout) {
-    EP_TRY_ASSIGN(const std::optional<std::chrono::milliseconds> timeout, base::env_seconds(base::EnvVar::kTimeout));
+    EP_TRY_ASSIGN(const std::optional<std::chrono::milliseconds> timeout,
+                  base::env_seconds(base::EnvVar::kTimeout));
     filled.timeout = timeout.value_or(kDefaultTimeout);
   }
   EP_TRY(check_ranges(filled, num_ranks));
@@ -123,22 +132,25 @@ layout::ControlShape control_shape(const GroupConfig& config, int num_ranks) {
 GroupState::GroupState(Parts parts)
     : config_(parts.config.config),
       layout_(layout::make_control_layout(control_shape(config_, parts.arena->num_ranks()))),
-      timeout_ns_(static_cast<std::uint64_t>(std::chrono::nanoseconds(parts.config.timeout).count())),
+      timeout_ns_(
+          static_cast<std::uint64_t>(std::chrono::nanoseconds(parts.config.timeout).count())),
       arena_(std::move(parts.arena)),
       pool_(std::make_unique<fabric::Pool>(
-          *arena_, fabric::PoolOptions{.growth_bytes = kPoolGrowthBytes, .timeout = parts.config.timeout})),
+          *arena_,
+          fabric::PoolOptions{.growth_bytes = kPoolGrowthBytes, .timeout = parts.config.timeout})),
       identity_(std::make_shared<const int>(0)) {
   control<layout::LocalState>(layout_.local)->epoch.value = config_.first_epoch - 1;
 }
 
 Result<Tensor> GroupState::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
   TensorView view(nullptr, dtype, shape);
-  if (shape.size() < 1 || shape.size() > kMaxDims || std::any_of(shape.begin(), shape.end(), [](auto d) {
-        return d < 0;
-      })) {
-    return Status(Errc::kInvalidArgument, "allocate: " + to_string(view) + ": need 1 to 3 dimensions, none negative");
+  if (shape.size() < 1 || shape.size() > kMaxDims ||
+      std::any_of(shape.begin(), shape.end(), [](auto d) { return d < 0; })) {
+    return Status(Errc::kInvalidArgument,
+                  "allocate: " + to_string(view) + ": need 1 to 3 dimensions, none negative");
   }
-  EP_TRY_ASSIGN(std::shared_ptr<fabric::Block> block, pool_->allocate(view.num_elems() * size_of(dtype)));
+  EP_TRY_ASSIGN(std::shared_ptr<fabric::Block> block,
+                pool_->allocate(view.num_elems() * size_of(dtype)));
   view.data = block->data;
   return Tensor(view, std::make_shared<Storage>(std::move(block)));
 }
@@ -158,14 +170,13 @@ int GroupState::num_channels(const std::optional<int>& of_call, const OpShape& s
   return chosen > 0 ? chosen : suggest_num_sms(shape);
 }
 
-Status GroupState::first_failure() const {
-  return fault_status(*this);
-}
+Status GroupState::first_failure() const { return fault_status(*this); }
 
 Status GroupState::check_usable() const {
   const Status failure = first_failure();
   if (failure.ok()) return failure;
-  return Status(Errc::kAborted, "the group failed earlier: " + failure.message()).set_peer(failure.peer());
+  return Status(Errc::kAborted, "the group failed earlier: " + failure.message())
+      .set_peer(failure.peer());
 }
 
 }  // namespace core
@@ -175,10 +186,12 @@ Group::~Group() = default;
 
 Result<ArenaPlan> Group::plan(const GroupConfig& config, int num_ranks) {
   if (num_ranks < 1) {
-    return Status(Errc::kInvalidArgument, "plan: num_ranks = " + std::to_string(num_ranks) + ", need >= 1");
+    return Status(Errc::kInvalidArgument,
+                  "plan: num_ranks = " + std::to_string(num_ranks) + ", need >= 1");
   }
   EP_TRY_ASSIGN(const core::ResolvedConfig resolved, core::resolve_config(config, num_ranks));
-  const layout::ControlLayout layout = layout::make_control_layout(core::control_shape(resolved.config, num_ranks));
+  const layout::ControlLayout layout =
+      layout::make_control_layout(core::control_shape(resolved.config, num_ranks));
   ArenaPlan plan{.control_bytes = layout.control_bytes, .ring_bytes = layout.ring_bytes};
   if (config.pool_bytes > 0) {
     plan.pool_bytes = fabric::Pool::segment_bytes_for(config.pool_bytes, core::kPoolGrowthBytes);
@@ -192,37 +205,24 @@ Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupCo
   EP_TRY(core::agree_on_config(bootstrap, local));
   const layout::ControlLayout layout =
       layout::make_control_layout(core::control_shape(local->config, bootstrap.num_ranks()));
-  EP_TRY_ASSIGN(
-      std::unique_ptr<fabric::HostArena> arena,
-      fabric::HostArena::create(bootstrap, layout.total_bytes, base::Deadline::after(local->timeout)));
-  auto state = std::make_unique<core::GroupState>(core::GroupState::Parts{*local, std::move(arena)});
+  EP_TRY_ASSIGN(std::unique_ptr<fabric::HostArena> arena,
+                fabric::HostArena::create(bootstrap, layout.total_bytes,
+                                          base::Deadline::after(local->timeout)));
+  auto state =
+      std::make_unique<core::GroupState>(core::GroupState::Parts{*local, std::move(arena)});
   if (config.pool_bytes > 0) EP_TRY(state->pool().reserve(config.pool_bytes));
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 
-int Group::rank() const {
-  return state_->rank();
-}
-int Group::num_ranks() const {
-  return state_->num_ranks();
-}
-const GroupConfig& Group::config() const {
-  return state_->config();
-}
+int Group::rank() const { return state_->rank(); }
+int Group::num_ranks() const { return state_->num_ranks(); }
+const GroupConfig& Group::config() const { return state_->config(); }
 Result<Tensor> Group::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
   return state_->allocate(dtype, shape);
 }
-Status Group::reserve(std::int64_t bytes) {
-  return state_->pool().reserve(bytes);
-}
-std::int64_t Group::arena_bytes() const {
-  return state_->arena().total_bytes();
-}
-int Group::num_segments() const {
-  return state_->arena().num_segments();
-}
-Status Group::status() const {
-  return state_->first_failure();
-}
+Status Group::reserve(std::int64_t bytes) { return state_->pool().reserve(bytes); }
+std::int64_t Group::arena_bytes() const { return state_->arena().total_bytes(); }
+int Group::num_segments() const { return state_->arena().num_segments(); }
+Status Group::status() const { return state_->first_failure(); }
 
 }  // namespace ep

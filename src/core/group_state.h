@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind a Group: arena, pool, worker threads, and the next operation's common parameters.
+// What stands behind a Group: arena, pool, worker threads, and the next operation's common
+// parameters.
 #pragma once
 
 #include "fabric/host/arena.h"
@@ -69,7 +70,8 @@ class GroupState {
 
   /// Parameters of the next operation, without its announcement.
   primitives::OpParams op_params() const;
-  /// Channels of a call: its own budget, the group's, the process default, or the suggestion. All were checked.
+  /// Channels of a call: its own budget, the group's, the process default, or the suggestion. All
+  /// were checked.
   int num_channels(const std::optional<int>& of_call, const OpShape& shape) const;
 
   /// An array of this rank's control region.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What all operations share around their launch: the announcement, the refusal that all ranks take part in, the verdict.
+// What all operations share around their launch: the announcement, the refusal that all ranks take
+// part in, the verdict.
 #pragma once
 
 #include "core/call_checks.h"
@@ -26,8 +27,8 @@ class OpCall {
 
   primitives::OpParams params(bool streams_rows) const;
 
-  /// Takes this rank's turn with a poison word, so that all ranks refuse the operation and the group goes on. Returns
-  /// the refusal's status, or the fault that came between.
+  /// Takes this rank's turn with a poison word, so that all ranks refuse the operation and the
+  /// group goes on. Returns the refusal's status, or the fault that came between.
   Status refuse(const Refusal& refusal) const;
 
   /// After a launch: ok, the group's fault, or why the ranks refused the operation.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The reason a rank gives its peers when it refuses a call: which argument was wrong. Its own error has the details.
+// The reason a rank gives its peers when it refuses a call: which argument was wrong. Its own error
+// has the details.
 #pragma once
 
 #include "intranode/dispatch_resolve.h"

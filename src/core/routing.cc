@@ -24,11 +24,12 @@ Result<std::shared_ptr<Routing>> Routing::create(GroupState& state, const Spec& 
   routing->spec_ = spec;
   routing->rank_ = state.rank();
   routing->identity_ = state.identity();
-  routing->tables_ = layout::make_table_layout({.num_ranks = state.num_ranks(),
-                                                .num_experts = spec.experts.num_experts(),
-                                                .num_tokens = spec.num_tokens,
-                                                .topk = spec.topk,
-                                                .has_expert_rows = spec.layout == Layout::kExpertMajor});
+  routing->tables_ =
+      layout::make_table_layout({.num_ranks = state.num_ranks(),
+                                 .num_experts = spec.experts.num_experts(),
+                                 .num_tokens = spec.num_tokens,
+                                 .topk = spec.topk,
+                                 .has_expert_rows = spec.layout == Layout::kExpertMajor});
   EP_TRY_ASSIGN(routing->table_block_, state.pool().allocate(routing->tables_.total_bytes));
   return routing;
 }
@@ -82,26 +83,14 @@ Tensor Routing::expert_offsets() const {
   return table_tensor(tables_.expert_offsets, num_local_experts() + 1);
 }
 
-Tensor Routing::sizes() const {
-  return table_tensor(tables_.sizes, 3);
-}
+Tensor Routing::sizes() const { return table_tensor(tables_.sizes, 3); }
 
 }  // namespace core
 
-Layout DispatchHandle::layout() const {
-  return routing_->spec().layout;
-}
-std::int64_t DispatchHandle::num_tokens() const {
-  return routing_->spec().num_tokens;
-}
-int DispatchHandle::topk() const {
-  return routing_->spec().topk;
-}
-int DispatchHandle::num_experts() const {
-  return routing_->spec().experts.num_experts();
-}
-int DispatchHandle::num_local_experts() const {
-  return routing_->num_local_experts();
-}
+Layout DispatchHandle::layout() const { return routing_->spec().layout; }
+std::int64_t DispatchHandle::num_tokens() const { return routing_->spec().num_tokens; }
+int DispatchHandle::topk() const { return routing_->spec().topk; }
+int DispatchHandle::num_experts() const { return routing_->spec().experts.num_experts(); }
+int DispatchHandle::num_local_experts() const { return routing_->num_local_experts(); }
 
 }  // namespace ep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a DispatchHandle holds: the tables of one dispatch and the records of what this rank received.
+// What a DispatchHandle holds: the tables of one dispatch and the records of what this rank
+// received.
 #pragma once
 
 #include "core/group_state.h"

@@ -5,16 +5,16 @@
 
 #include <ep/sm_budget.h>
 
-#include <sched.h>
-
 #include <algorithm>
 #include <atomic>
+#include <sched.h>
 #include <string>
 
 namespace ep {
 namespace {
 
-// Waking a second thread costs 5 to 50 us (bench/README.md); below this many bytes of rows one channel is faster.
+// Waking a second thread costs 5 to 50 us (bench/README.md); below this many bytes of rows one
+// channel is faster.
 constexpr std::int64_t kBytesForSecondChannel = 4 << 20;
 constexpr int kUnset = -1;
 
@@ -24,7 +24,8 @@ std::atomic<int>& default_budget() {
 }
 
 int budget_from_environment() {
-  const Result<std::optional<std::int64_t>> value = base::env_int(base::EnvVar::kNumSms, {1, SmBudget::kMaxSms});
+  const Result<std::optional<std::int64_t>> value =
+      base::env_int(base::EnvVar::kNumSms, {1, SmBudget::kMaxSms});
   if (value.ok()) return static_cast<int>(value->value_or(0));
   base::log(LogLevel::kWarn, value.status().message() + "; ignored");
   return 0;
@@ -51,11 +52,13 @@ Status SmBudget::set_process_default(int num_sms) {
 }
 
 int suggest_num_sms(const OpShape& shape) {
-  const std::int64_t row_bytes = shape.num_tokens * shape.hidden_bytes * std::min(shape.topk, shape.num_ranks);
+  const std::int64_t row_bytes =
+      shape.num_tokens * shape.hidden_bytes * std::min(shape.topk, shape.num_ranks);
   if (row_bytes < kBytesForSecondChannel) return 1;
   cpu_set_t processors;
   CPU_ZERO(&processors);
-  const int num_processors = sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
+  const int num_processors =
+      sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
   return std::clamp(num_processors / std::max(shape.num_ranks, 1), 1, SmBudget::kMaxSms);
 }
 

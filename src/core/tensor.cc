@@ -6,7 +6,8 @@ namespace ep {
 
 std::string to_string(const ConstTensorView& view) {
   std::string text = std::string(name_of(view.dtype)) + "[";
-  for (int dim = 0; dim < view.num_dims; ++dim) text += (dim > 0 ? ", " : "") + std::to_string(view.size(dim));
+  for (int dim = 0; dim < view.num_dims; ++dim)
+    text += (dim > 0 ? ", " : "") + std::to_string(view.size(dim));
   return text + "]";
 }
 

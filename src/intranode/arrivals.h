@@ -24,7 +24,8 @@ struct BlockView {
 
 /// Scratch of a lane that tells peers how many pairs it sent.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE std::int64_t* clear_tally(G group, const primitives::OpContext<Exec>& op,
+EP_HOST_DEVICE std::int64_t* clear_tally(G group,
+                                         const primitives::OpContext<Exec>& op,
                                          const primitives::Lane& lane) {
   auto* tally = layout::array_at<std::int64_t>(lane.scratch, 0);
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t rank) { tally[rank] = 0; });
@@ -34,13 +35,17 @@ EP_HOST_DEVICE std::int64_t* clear_tally(G group, const primitives::OpContext<Ex
 
 /// One release per (lane, peer): all that this lane stored there has landed.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void add_arrivals(G group, const primitives::OpContext<Exec>& op, std::int64_t counters,
+EP_HOST_DEVICE void add_arrivals(G group,
+                                 const primitives::OpContext<Exec>& op,
+                                 std::int64_t counters,
                                  const std::int64_t* tally) {
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
     if (tally[peer] == 0) return;
-    auto* arrived = op.template array_of<layout::Counter>(static_cast<int>(peer), counters) + op.rank();
-    // [sync:arrive] [sync:pulled] [sync:returned] release: rows, records, reads. Acquired in await_growth.
+    auto* arrived =
+        op.template array_of<layout::Counter>(static_cast<int>(peer), counters) + op.rank();
+    // [sync:arrive] [sync:pulled] [sync:returned] release: rows, records, reads. Acquired in
+    // await_growth.
     Exec::Memory::add_release_sys(&arrived->value, static_cast<std::uint64_t>(tally[peer]));
   });
 }

@@ -11,12 +11,13 @@
 
 namespace ep::intranode {
 
-/// A small fp32 array that peers read: copied into the arena before the announcement, unless it lies there already.
+/// A small fp32 array that peers read: copied into the arena before the announcement, unless it
+/// lies there already.
 struct SideArray {
-  StridedInput input;             ///< fp32
-  std::int64_t num_rows = 0;      ///< 0: none
+  StridedInput input;         ///< fp32
+  std::int64_t num_rows = 0;  ///< 0: none
   std::int64_t num_cols = 0;
-  float* arena_copy = nullptr;    ///< [num_rows, num_cols]; null: the input itself lies in the arena
+  float* arena_copy = nullptr;  ///< [num_rows, num_cols]; null: the input itself lies in the arena
 };
 
 enum class CombineRole { kPrepare, kPull, kPush };
@@ -24,13 +25,13 @@ enum class CombineRole { kPrepare, kPull, kPush };
 struct CombineParams {
   primitives::OpParams op;
   RoutingParams routing;
-  RowInput rows;                          ///< this rank's expert rows
+  RowInput rows;                              ///< this rank's expert rows
   const std::int32_t* src_tokens = nullptr;   ///< of this rank's records
   const std::int32_t* record_rows = nullptr;  ///< of this rank's records, kExpertMajor
-  SideArray weights;     ///< this rank's weights [T, K]
-  SideArray side;        ///< gradient of this rank's received weights: [N, K] flat, [N, 1] kExpertMajor
+  SideArray weights;                          ///< this rank's weights [T, K]
+  SideArray side;  ///< gradient of this rank's received weights: [N, K] flat, [N, 1] kExpertMajor
   float* side_out = nullptr;  ///< [T, K]: the router's gradient
-  RowInput bias;         ///< data null: none
+  RowInput bias;              ///< data null: none
   std::byte* out = nullptr;
   std::int64_t out_stride_bytes = 0;
   primitives::SumSpec sum;

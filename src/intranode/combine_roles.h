@@ -11,7 +11,9 @@ namespace ep::intranode {
 
 /// The last lane: this rank's rows may change again once every peer has read them.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void leave_combine(G group, const primitives::OpContext<Exec>& op, const CombineParams& params) {
+EP_HOST_DEVICE void leave_combine(G group,
+                                  const primitives::OpContext<Exec>& op,
+                                  const CombineParams& params) {
   if (!is_last_to_leave(group, op)) return;
   const RoutingView<Exec> routing(params.routing);
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
@@ -33,7 +35,8 @@ EP_HOST_DEVICE void prepare_role(G group, const CombineParams& params, const pri
   leave_combine(group, op, params);
 }
 
-/// Owner's side of the ring: launched where this rank's rows cannot be read in place, or should not.
+/// Owner's side of the ring: launched where this rank's rows cannot be read in place, or should
+/// not.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void push_role(G group, const CombineParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);

@@ -39,7 +39,9 @@ EP_HOST_DEVICE void copy_side_rows(G group, const SideArray& side, std::int64_t 
 
 /// Side arrays into the arena, by tickets. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool prepare_side_arrays(G group, const primitives::OpContext<Exec>& op, const CombineParams& params) {
+EP_HOST_DEVICE bool prepare_side_arrays(G group,
+                                        const primitives::OpContext<Exec>& op,
+                                        const CombineParams& params) {
   const std::int64_t num_weights = num_side_tickets(params.weights);
   const std::int64_t num_tickets = num_weights + num_side_tickets(params.side);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kPrepare), num_tickets);
@@ -57,7 +59,9 @@ EP_HOST_DEVICE bool prepare_side_arrays(G group, const primitives::OpContext<Exe
 
 /// Announces, waits for all ranks and judges. Run by one lane per rank. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool resolve_combine(G group, const primitives::OpContext<Exec>& op, const CombineParams& params) {
+EP_HOST_DEVICE bool resolve_combine(G group,
+                                    const primitives::OpContext<Exec>& op,
+                                    const CombineParams& params) {
   announce_op(group, op, op.params->rejection);
   if (!await_ops(group, op)) return false;
   Verdict verdict = judge_ops(op);
@@ -72,18 +76,23 @@ EP_HOST_DEVICE bool resolve_combine(G group, const primitives::OpContext<Exec>& 
 
 /// True if the rows of `owner` come through the ring to this rank.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE bool uses_ring(const primitives::OpContext<Exec>& op, const CombineParams& params, int owner) {
+EP_HOST_DEVICE bool uses_ring(const primitives::OpContext<Exec>& op,
+                              const CombineParams& params,
+                              int owner) {
   if (owner == op.rank()) return false;
   return params.pushes || Exec::Memory::load(&op.block_at(op.rank(), owner)->is_staged) != 0;
 }
 
-/// One lane that reads the rows of this rank's tokens, in place or from the ring, and writes their sums.
+/// One lane that reads the rows of this rank's tokens, in place or from the ring, and writes their
+/// sums.
 template <primitives::Executor Exec, primitives::Coop G>
 class PullLane {
  public:
   using Memory = typename Exec::Memory;
 
-  EP_HOST_DEVICE PullLane(G group, const primitives::OpContext<Exec>& op, const CombineParams& params,
+  EP_HOST_DEVICE PullLane(G group,
+                          const primitives::OpContext<Exec>& op,
+                          const CombineParams& params,
                           const primitives::Lane& lane)
       : group_(group),
         op_(&op),
@@ -111,14 +120,16 @@ class PullLane {
       if (!op_->may_proceed() || !await_chunk(i)) return false;
       const std::int64_t first = i * layout::kChunkTokens;
       const std::int64_t num_tokens = routing_.shape().num_tokens;
-      for (std::int64_t token = first; token < first + layout::kChunkTokens && token < num_tokens; ++token) {
+      for (std::int64_t token = first; token < first + layout::kChunkTokens && token < num_tokens;
+           ++token) {
         sum_token(token, first);
         if (params_->side_out != nullptr) gather_side_values(token);
       }
       release_chunk(i);
     }
     reducer_.drain(group_);
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) { tally_[rank] = num_chunks; });
+    primitives::for_each_strided(group_, op_->num_ranks(),
+                                 [&](std::int64_t rank) { tally_[rank] = num_chunks; });
     add_arrivals(group_, *op_, op_->control().pulled, tally_);
     return true;
   }
@@ -135,7 +146,8 @@ class PullLane {
     return num_rows;
   }
 
-  /// Waits for the chunk of every owner whose rows come through the ring. False if the group gave up.
+  /// Waits for the chunk of every owner whose rows come through the ring. False if the group gave
+  /// up.
   EP_HOST_DEVICE bool await_chunk(std::int64_t chunk) {
     const std::int64_t first = chunk * layout::kChunkTokens;
     for (int owner = 0; owner < op_->num_ranks(); ++owner) {
@@ -170,7 +182,8 @@ class PullLane {
     for (int rank = 0; rank < op_->num_ranks(); ++rank) {
       if (num_rows_at(experts, rank, token) == 0) continue;
       if (uses_ring(*op_, *params_, rank)) {
-        const std::int64_t position = routing_.row_in(rank, token) - routing_.row_in(rank, chunk_first);
+        const std::int64_t position =
+            routing_.row_in(rank, token) - routing_.row_in(rank, chunk_first);
         sum.add(chunks_[rank] + position * params_->rows.row_bytes, 1.0F);
       } else if (params_->has_expert_rows()) {
         add_expert_rows(sum, experts, rank, token);
@@ -182,15 +195,18 @@ class PullLane {
     reducer_.push(group_, sum);
   }
 
-  EP_HOST_DEVICE void add_expert_rows(typename Exec::RowReducer::Sum& sum, const std::int32_t* experts, int rank,
+  EP_HOST_DEVICE void add_expert_rows(typename Exec::RowReducer::Sum& sum,
+                                      const std::int32_t* experts,
+                                      int rank,
                                       std::int64_t token) const {
     for (int k = 0; k < routing_.topk(); ++k) {
       if (experts[k] < 0 || params_->routing.rank_of[experts[k]] != rank) continue;
       if (!RoutingView<Exec>::is_first_of_expert(experts, k)) continue;
       const std::int64_t row = routing_.expert_row(experts[k], token);
       if (row < 0) continue;
-      const float weight =
-          params_->sum.weighted ? summed_weight(experts, routing_.topk(), k, params_->weights.input, token) : 1.0F;
+      const float weight = params_->sum.weighted ? summed_weight(experts, routing_.topk(), k,
+                                                                 params_->weights.input, token)
+                                                 : 1.0F;
       sum.add(row_at(rank, row), weight);
     }
   }

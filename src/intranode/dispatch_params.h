@@ -27,13 +27,15 @@ struct RowInput {
   std::int64_t stride_bytes = 0;
   std::int64_t row_bytes = 0;
 
-  EP_HOST_DEVICE const std::byte* row(std::int64_t index) const { return data + index * stride_bytes; }
+  EP_HOST_DEVICE const std::byte* row(std::int64_t index) const {
+    return data + index * stride_bytes;
+  }
 };
 
 /// Routing shared by dispatch, combine and backward.
 struct RoutingParams {
   layout::TableLayout tables;
-  std::byte* block = nullptr;            ///< of `tables`
+  std::byte* block = nullptr;              ///< of `tables`
   const std::int32_t* rank_of = nullptr;   ///< [E]
   const std::int32_t* local_of = nullptr;  ///< [E]
   int num_local_experts = 0;
@@ -46,26 +48,29 @@ struct DispatchParams {
   primitives::OpParams op;
   RoutingParams routing;
   RowInput x;
-  RowInput scales;         ///< row_bytes 0: none
+  RowInput scales;  ///< row_bytes 0: none
   StridedInput topk_idx;
   int idx_bytes = 8;
   StridedInput topk_weights;  ///< fp32
   bool is_fresh = false;      ///< topk_idx is counted; else the tables exist already
   bool has_weights = false;
-  bool has_counts = true;     ///< this launch counts and announces the operation
-  bool has_moves = true;      ///< this launch announces blocks and moves rows
+  bool has_counts = true;  ///< this launch counts and announces the operation
+  bool has_moves = true;   ///< this launch announces blocks and moves rows
   bool copies_at_receiver = false;
   bool has_records = true;  ///< kFlat: this launch sends ids, weights and source tokens
-  layout::BlockAnnouncement block;  ///< this rank's outputs; the head is made by the announcing role
+  layout::BlockAnnouncement
+      block;  ///< this rank's outputs; the head is made by the announcing role
   std::uint32_t block_rejection = layout::kAccepted;
 
-  // Backward of a weighted combine: the rows that came back, and where the router's gradient goes (block.kSideValues).
+  // Backward of a weighted combine: the rows that came back, and where the router's gradient goes
+  // (block.kSideValues).
   bool returns_gradient = false;
   RowInput expert_rows;
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
-  /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else is looked at.
+  /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else
+  /// is looked at.
   EP_HOST_DEVICE bool has_role(DispatchRole role) const {
     const bool is_moving = has_moves && op.rejection == layout::kAccepted;
     switch (role) {
@@ -89,7 +94,8 @@ static_assert(std::is_trivially_copyable_v<DispatchParams> && sizeof(DispatchPar
 enum class Verdict : std::uint64_t {
   kPending = 0,
   kAccepted,
-  kRejected,       ///< a rank refused its arguments, or the ranks called different operations: nothing was sent
+  kRejected,  ///< a rank refused its arguments, or the ranks called different operations: nothing
+              ///< was sent
   kBlockRejected,  ///< a rank could not provide its outputs: nothing was sent
 };
 

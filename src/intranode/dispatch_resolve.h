@@ -13,9 +13,12 @@ namespace ep::intranode {
 /// A rank's topk_idx held an invalid expert. Further reasons are the host's (core/rejection.h).
 inline constexpr std::uint32_t kRejectedTopkIdx = 1;
 
-/// Counts to every peer with the announcement of the operation, then everybody else's. False if the group gave up.
+/// Counts to every peer with the announcement of the operation, then everybody else's. False if the
+/// group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool exchange_counts(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
+EP_HOST_DEVICE bool exchange_counts(G group,
+                                    const primitives::OpContext<Exec>& op,
+                                    const DispatchParams& params) {
   using Memory = typename Exec::Memory;
   std::uint32_t rejection = op.params->rejection;
   if (rejection == layout::kAccepted && params.is_fresh) {
@@ -24,19 +27,23 @@ EP_HOST_DEVICE bool exchange_counts(G group, const primitives::OpContext<Exec>& 
     if (rejected != 0) rejection = kRejectedTopkIdx;
     const int num_columns = params.routing.tables.shape.num_columns();
     const auto* totals = op.template array<std::int32_t>(op.control().totals);
-    primitives::for_each_strided(group, std::int64_t{op.num_ranks()} * num_columns, [&](std::int64_t i) {
-      const std::int64_t column = i % num_columns;
-      const std::int32_t count = Memory::load_relaxed_gpu(totals + column);
-      Memory::store(op.counts_at(static_cast<int>(i / num_columns), op.rank()) + column, count);
-    });
+    primitives::for_each_strided(
+        group, std::int64_t{op.num_ranks()} * num_columns, [&](std::int64_t i) {
+          const std::int64_t column = i % num_columns;
+          const std::int32_t count = Memory::load_relaxed_gpu(totals + column);
+          Memory::store(op.counts_at(static_cast<int>(i / num_columns), op.rank()) + column, count);
+        });
   }
   announce_op(group, op, rejection);
   return await_ops(group, op);
 }
 
-/// Announces, waits for all ranks, and resolves the routing. Run by one lane per rank. False if the group gave up.
+/// Announces, waits for all ranks, and resolves the routing. Run by one lane per rank. False if the
+/// group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool resolve(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
+EP_HOST_DEVICE bool resolve(G group,
+                            const primitives::OpContext<Exec>& op,
+                            const DispatchParams& params,
                             const primitives::Lane& lane) {
   const RoutingView<Exec> routing(params.routing);
   Verdict verdict = Verdict::kAccepted;

@@ -13,7 +13,9 @@ namespace ep::intranode {
 
 /// Counts the routing, tells all ranks, and resolves where every row goes.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void route_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
+EP_HOST_DEVICE void route_role(G group,
+                               const DispatchParams& params,
+                               const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
   const bool is_counting = params.has_counts && params.op.rejection == layout::kAccepted;
   if (is_counting && params.is_fresh) {
@@ -39,7 +41,9 @@ EP_HOST_DEVICE void send_role(G group, const DispatchParams& params, const primi
 
 /// kFlat: local expert ids, weights and source tokens of the rows.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void record_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
+EP_HOST_DEVICE void record_role(G group,
+                                const DispatchParams& params,
+                                const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
@@ -57,8 +61,8 @@ EP_HOST_DEVICE void pad_role(G group, const DispatchParams& params, const primit
   leave_dispatch(group, op, params);
 }
 
-/// kExpertMajor: follows the chunks of the other ranks and makes the further copies of their rows; in the backward of
-/// a weighted combine also the products with the experts' rows.
+/// kExpertMajor: follows the chunks of the other ranks and makes the further copies of their rows;
+/// in the backward of a weighted combine also the products with the experts' rows.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void copy_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);

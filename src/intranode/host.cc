@@ -24,8 +24,10 @@ struct RoleBody {
 };
 
 constexpr RoleBody<DispatchParams, DispatchRole> kDispatchBodies[] = {
-    {DispatchRole::kRoute, route_role<HostExec, SoloGroup>},   {DispatchRole::kSend, send_role<HostExec, SoloGroup>},
-    {DispatchRole::kRecord, record_role<HostExec, SoloGroup>}, {DispatchRole::kPad, pad_role<HostExec, SoloGroup>},
+    {DispatchRole::kRoute, route_role<HostExec, SoloGroup>},
+    {DispatchRole::kSend, send_role<HostExec, SoloGroup>},
+    {DispatchRole::kRecord, record_role<HostExec, SoloGroup>},
+    {DispatchRole::kPad, pad_role<HostExec, SoloGroup>},
     {DispatchRole::kCopy, copy_role<HostExec, SoloGroup>},
 };
 constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
@@ -36,7 +38,9 @@ constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
 
 /// Runs the bodies of the roles that this launch has.
 template <class Params, class Role>
-void launch(fabric::HostLauncher& launcher, Params& params, int num_channels,
+void launch(fabric::HostLauncher& launcher,
+            Params& params,
+            int num_channels,
             std::span<const RoleBody<Params, Role>> bodies) {
   std::vector<fabric::HostLauncher::Role> roles;
   for (const RoleBody<Params, Role>& body : bodies) {
@@ -44,8 +48,9 @@ void launch(fabric::HostLauncher& launcher, Params& params, int num_channels,
     roles.emplace_back([&body, &params](const Lane& lane) { body.run(SoloGroup{}, params, lane); });
   }
   params.op.num_lanes = num_channels * static_cast<int>(roles.size());
-  const std::int64_t scratch_bytes = std::max(RouteScratch::bytes(params.routing.tables.shape),
-                                              PullLane<HostExec, SoloGroup>::scratch_bytes(params.op));
+  const std::int64_t scratch_bytes =
+      std::max(RouteScratch::bytes(params.routing.tables.shape),
+               PullLane<HostExec, SoloGroup>::scratch_bytes(params.op));
   launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
 }
 

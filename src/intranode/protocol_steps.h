@@ -11,9 +11,12 @@
 
 namespace ep::intranode {
 
-/// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group wrote before.
+/// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group
+/// wrote before.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_op(G group, const primitives::OpContext<Exec>& op, std::uint32_t rejection) {
+EP_HOST_DEVICE void announce_op(G group,
+                                const primitives::OpContext<Exec>& op,
+                                std::uint32_t rejection) {
   using Memory = typename Exec::Memory;
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
@@ -27,10 +30,13 @@ EP_HOST_DEVICE void announce_op(G group, const primitives::OpContext<Exec>& op, 
   group.sync();
 }
 
-/// Tells every peer where this rank's blocks lie: from now on they may be written (dispatch) or read (combine).
+/// Tells every peer where this rank's blocks lie: from now on they may be written (dispatch) or
+/// read (combine).
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_block(G group, const primitives::OpContext<Exec>& op,
-                                   const layout::BlockAnnouncement& block, std::uint32_t rejection) {
+EP_HOST_DEVICE void announce_block(G group,
+                                   const primitives::OpContext<Exec>& op,
+                                   const layout::BlockAnnouncement& block,
+                                   std::uint32_t rejection) {
   using Memory = typename Exec::Memory;
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
@@ -41,7 +47,8 @@ EP_HOST_DEVICE void announce_block(G group, const primitives::OpContext<Exec>& o
     for (int section = 0; section < layout::kNumSections; ++section) {
       Memory::store(&slot->sections[section], block.sections[section]);
     }
-    // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them. Acquired in await_blocks.
+    // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
+    // Acquired in await_blocks.
     Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
   });
   group.sync();
@@ -52,9 +59,11 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool await_ops(G group, const primitives::OpContext<Exec>& op) {
   for (int src = 0; src < op.num_ranks(); ++src) {
     const std::uint64_t* head = &op.op_at(op.rank(), src)->head;
-    const bool is_here = wait_until(group, op, {primitives::WaitSite::kAnnounced, src, op.tag()}, [&] {
-      return std::uint64_t{layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-op] acquire
-    });
+    const bool is_here =
+        wait_until(group, op, {primitives::WaitSite::kAnnounced, src, op.tag()}, [&] {
+          return std::uint64_t{
+              layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-op] acquire
+        });
     if (!is_here) return false;
   }
   return true;
@@ -66,7 +75,8 @@ EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op)
   for (int src = 0; src < op.num_ranks(); ++src) {
     const std::uint64_t* head = &op.block_at(op.rank(), src)->head;
     const bool is_here = wait_until(group, op, {primitives::WaitSite::kBlock, src, op.tag()}, [&] {
-      return std::uint64_t{layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-block] acquire
+      return std::uint64_t{
+          layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-block] acquire
     });
     if (!is_here) return false;
   }
@@ -80,9 +90,11 @@ EP_HOST_DEVICE Verdict judge_ops(const primitives::OpContext<Exec>& op) {
   const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
   for (int src = 0; src < op.num_ranks(); ++src) {
     const layout::OpAnnouncement* other = op.op_at(op.rank(), src);
-    if (layout::value_in(Memory::load(&other->head)) != layout::kAccepted) return Verdict::kRejected;
+    if (layout::value_in(Memory::load(&other->head)) != layout::kAccepted)
+      return Verdict::kRejected;
     for (int field = 0; field < layout::kNumAgreedFields; ++field) {
-      if (Memory::load(&other->fields[field]) != Memory::load(&first->fields[field])) return Verdict::kRejected;
+      if (Memory::load(&other->fields[field]) != Memory::load(&first->fields[field]))
+        return Verdict::kRejected;
     }
   }
   return Verdict::kAccepted;
@@ -99,7 +111,9 @@ EP_HOST_DEVICE Verdict judge_blocks(const primitives::OpContext<Exec>& op) {
 
 /// Ends the resolve stage: all roles of this rank learn the verdict.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void publish_verdict(G group, const primitives::OpContext<Exec>& op, Verdict verdict) {
+EP_HOST_DEVICE void publish_verdict(G group,
+                                    const primitives::OpContext<Exec>& op,
+                                    Verdict verdict) {
   if (group.thread_rank() == 0) {
     Exec::Memory::store(&op.local()->verdict.value, static_cast<std::uint64_t>(verdict));
   }
@@ -116,7 +130,8 @@ EP_HOST_DEVICE Outcome await_verdict(G group, const primitives::OpContext<Exec>&
   return verdict == Verdict::kAccepted ? Outcome::kMove : Outcome::kNothingToMove;
 }
 
-/// A counter per source that only grows: waits until it grew by `expected` since the last operation, and remembers.
+/// A counter per source that only grows: waits until it grew by `expected` since the last
+/// operation, and remembers.
 struct GrowingCounter {
   primitives::WaitSite site;
   std::int64_t counters;  ///< offset of Counter[num_ranks] in the control region
@@ -124,19 +139,24 @@ struct GrowingCounter {
 };
 
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool await_growth(G group, const primitives::OpContext<Exec>& op, const GrowingCounter& counter,
-                                 int src, std::int64_t expected) {
+EP_HOST_DEVICE bool await_growth(G group,
+                                 const primitives::OpContext<Exec>& op,
+                                 const GrowingCounter& counter,
+                                 int src,
+                                 std::int64_t expected) {
   auto* base = op.template array<std::uint64_t>(counter.bases) + src;
   const std::uint64_t* word = &(op.template array<layout::Counter>(counter.counters) + src)->value;
   const std::uint64_t target = Exec::Memory::load(base) + static_cast<std::uint64_t>(expected);
   const bool is_done = wait_until(group, op, {counter.site, src, target}, [&] {
-    return Exec::Memory::load_acquire_sys(word);  // [sync:arrive] [sync:pulled] [sync:returned] acquire
+    return Exec::Memory::load_acquire_sys(
+        word);  // [sync:arrive] [sync:pulled] [sync:returned] acquire
   });
   if (is_done && group.thread_rank() == 0) Exec::Memory::store(base, target);
   return is_done;
 }
 
-/// Every lane calls it when it has nothing left to do. True for the last one: it finishes the operation.
+/// Every lane calls it when it has nothing left to do. True for the last one: it finishes the
+/// operation.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool is_last_to_leave(G group, const primitives::OpContext<Exec>& op) {
   group.sync();
@@ -148,15 +168,20 @@ EP_HOST_DEVICE bool is_last_to_leave(G group, const primitives::OpContext<Exec>&
   return group.broadcast(others) + 1 == static_cast<std::uint64_t>(op.params->num_lanes);
 }
 
-/// The last lane: counters start the next launch at zero; the epoch advances if the operation is over.
+/// The last lane: counters start the next launch at zero; the epoch advances if the operation is
+/// over.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void reset_local_state(G group, const primitives::OpContext<Exec>& op, bool is_over) {
+EP_HOST_DEVICE void reset_local_state(G group,
+                                      const primitives::OpContext<Exec>& op,
+                                      bool is_over) {
   using Memory = typename Exec::Memory;
   layout::LocalState* local = op.local();
-  primitives::for_each_strided(group, static_cast<int>(layout::Ticket::kNum),
-                               [&](std::int64_t i) { Memory::store(&local->tickets[i].value, std::uint64_t{0}); });
-  primitives::for_each_strided(group, static_cast<int>(layout::Stage::kNum),
-                               [&](std::int64_t i) { Memory::store(&local->stages[i].value, std::uint64_t{0}); });
+  primitives::for_each_strided(group, static_cast<int>(layout::Ticket::kNum), [&](std::int64_t i) {
+    Memory::store(&local->tickets[i].value, std::uint64_t{0});
+  });
+  primitives::for_each_strided(group, static_cast<int>(layout::Stage::kNum), [&](std::int64_t i) {
+    Memory::store(&local->stages[i].value, std::uint64_t{0});
+  });
   auto* totals = op.template array<std::int32_t>(op.control().totals);
   primitives::for_each_strided(group, op.control().shape.max_columns(),
                                [&](std::int64_t i) { Memory::store(totals + i, 0); });

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the push role: an owner reduces the rows of each pair and sends one row through the ring.
+// One lane of the push role: an owner reduces the rows of each pair and sends one row through the
+// ring.
 #pragma once
 
 #include "intranode/combine_steps.h"
@@ -14,7 +15,9 @@ class PushLane {
  public:
   using Memory = typename Exec::Memory;
 
-  EP_HOST_DEVICE PushLane(G group, const primitives::OpContext<Exec>& op, const CombineParams& params,
+  EP_HOST_DEVICE PushLane(G group,
+                          const primitives::OpContext<Exec>& op,
+                          const CombineParams& params,
                           const primitives::Lane& lane)
       : group_(group),
         op_(&op),
@@ -24,16 +27,17 @@ class PushLane {
         ring_(op),
         reducer_(Exec::make_row_reducer(group, lane, params.op, params.sum)) {}
 
-  /// All chunks that this lane gets tickets for, in ascending chunk, then source: the order in which every reader
-  /// needs them, so a writer that waits for a slot never holds back the chunk that would free it (README.md).
-  /// False if the group gave up.
+  /// All chunks that this lane gets tickets for, in ascending chunk, then source: the order in
+  /// which every reader needs them, so a writer that waits for a slot never holds back the chunk
+  /// that would free it (README.md). False if the group gave up.
   EP_HOST_DEVICE bool run() {
     const int num_ranks = op_->num_ranks();
     std::int64_t max_chunks = 0;
     for (int src = 0; src < num_ranks; ++src) {
       if (routing_.chunks_of(src) > max_chunks) max_chunks = routing_.chunks_of(src);
     }
-    primitives::TicketStream<Exec> tickets(group_, op_->ticket(layout::Ticket::kPush), max_chunks * num_ranks);
+    primitives::TicketStream<Exec> tickets(group_, op_->ticket(layout::Ticket::kPush),
+                                           max_chunks * num_ranks);
     for (std::int64_t i = tickets.next(group_); i >= 0; i = tickets.next(group_)) {
       const int reader = static_cast<int>((op_->rank() + i) % num_ranks);
       const std::int64_t chunk = i / num_ranks;
@@ -52,11 +56,12 @@ class PushLane {
     if (!params_->has_expert_rows() && end > kept) end = kept;
     const std::int64_t first_token = chunk * layout::kChunkTokens;
     const std::int64_t first = first_pair_of(params_->src_tokens, base, end, first_token);
-    if (first >= end || params_->src_tokens[first] >= first_token + layout::kChunkTokens) return true;
+    if (first >= end || params_->src_tokens[first] >= first_token + layout::kChunkTokens)
+      return true;
     std::byte* slot = ring_.acquire_slot(group_, reader, chunk);
     if (slot == nullptr) return false;
-    for (std::int64_t pair = first; pair < end && params_->src_tokens[pair] < first_token + layout::kChunkTokens;
-         ++pair) {
+    for (std::int64_t pair = first;
+         pair < end && params_->src_tokens[pair] < first_token + layout::kChunkTokens; ++pair) {
       push_pair(reader, pair, slot + (pair - first) * params_->rows.row_bytes);
     }
     reducer_.drain(group_);
@@ -71,7 +76,8 @@ class PushLane {
       const int topk = routing_.topk();
       const PairRecord record{params_->record_rows + pair * topk, params_->src_tokens[pair], topk};
       for (int k = 0; k < topk; ++k) {
-        if (record.is_first(k)) sum.add(params_->rows.row(record.rows[k]), weight_of(reader, record, k));
+        if (record.is_first(k))
+          sum.add(params_->rows.row(record.rows[k]), weight_of(reader, record, k));
       }
     } else {
       sum.add(params_->rows.row(pair), 1.0F);
@@ -83,8 +89,8 @@ class PushLane {
   /// As summed_weight: repeats share their row.
   EP_HOST_DEVICE float weight_of(int reader, const PairRecord& record, int k) const {
     if (!params_->sum.weighted) return 1.0F;
-    const float* weights =
-        blocks_.template array<float>(reader, layout::Section::kTopkWeights) + std::int64_t{record.token} * record.topk;
+    const float* weights = blocks_.template array<float>(reader, layout::Section::kTopkWeights) +
+                           std::int64_t{record.token} * record.topk;
     float sum = Memory::load(weights + k);
     for (int later = k + 1; later < record.topk; ++later) {
       if (record.rows[later] == record.rows[k]) sum = sum + Memory::load(weights + later);

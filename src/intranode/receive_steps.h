@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a receiver adds to the rows that arrive: records of a flat dispatch, padding, further copies; and the end of it.
+// What a receiver adds to the rows that arrive: records of a flat dispatch, padding, further
+// copies; and the end of it.
 #pragma once
 
 #include "intranode/arrivals.h"
@@ -13,7 +14,10 @@ namespace ep::intranode {
 
 /// kFlat: the record of one (token, rank) pair, stored to its final place.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void send_record(G group, const BlockView<Exec>& outputs, const DispatchParams& params, int rank,
+EP_HOST_DEVICE void send_record(G group,
+                                const BlockView<Exec>& outputs,
+                                const DispatchParams& params,
+                                int rank,
                                 std::int64_t token) {
   using Memory = typename Exec::Memory;
   const RoutingView<Exec> routing(params.routing);
@@ -34,7 +38,8 @@ EP_HOST_DEVICE void send_record(G group, const BlockView<Exec>& outputs, const D
       Memory::store(layout::array_at<std::int32_t>(ids, 0) + k, id);
     }
     if (!params.has_weights) return;
-    Memory::store(weights + k, is_here ? summed_weight(experts, topk, k, params.topk_weights, token) : 0.0F);
+    Memory::store(weights + k,
+                  is_here ? summed_weight(experts, topk, k, params.topk_weights, token) : 0.0F);
   });
   if (group.thread_rank() == 0) {
     Memory::store(outputs.template array<std::int32_t>(rank, layout::Section::kSrcTokens) + row,
@@ -44,17 +49,21 @@ EP_HOST_DEVICE void send_record(G group, const BlockView<Exec>& outputs, const D
 
 /// Records of all token groups that this lane gets tickets for. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool send_records(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
+EP_HOST_DEVICE bool send_records(G group,
+                                 const primitives::OpContext<Exec>& op,
+                                 const DispatchParams& params,
                                  const primitives::Lane& lane) {
   const RoutingView<Exec> routing(params.routing);
   const BlockView<Exec> outputs{&op};
   const std::int64_t num_tokens = routing.shape().num_tokens;
   std::int64_t* tally = clear_tally(group, op, lane);
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRecord), routing.shape().num_groups());
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRecord),
+                                         routing.shape().num_groups());
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
     if (!op.may_proceed()) return false;
     const std::int64_t first = i * layout::kGroupTokens;
-    const std::int64_t end = first + layout::kGroupTokens < num_tokens ? first + layout::kGroupTokens : num_tokens;
+    const std::int64_t end =
+        first + layout::kGroupTokens < num_tokens ? first + layout::kGroupTokens : num_tokens;
     for (std::int64_t token = first; token < end; ++token) {
       const std::int32_t* experts = routing.experts_of(token);
       for (int k = 0; k < routing.topk(); ++k) {
@@ -69,21 +78,26 @@ EP_HOST_DEVICE bool send_records(G group, const primitives::OpContext<Exec>& op,
   return true;
 }
 
-/// kExpertMajor: zero rows, scales and weights between the end of each expert's rows and the next expert's first.
+/// kExpertMajor: zero rows, scales and weights between the end of each expert's rows and the next
+/// expert's first.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void pad_experts(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
+EP_HOST_DEVICE void pad_experts(G group,
+                                const primitives::OpContext<Exec>& op,
+                                const DispatchParams& params) {
   const RoutingView<Exec> routing(params.routing);
   const BlockView<Exec> outputs{&op};
   const auto* counts = routing.template array<std::int64_t>(params.routing.tables.expert_counts);
   const auto* offsets = routing.template array<std::int64_t>(params.routing.tables.expert_offsets);
   const std::int64_t capacity = routing.capacities()[op.rank()];
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kPad), params.routing.num_local_experts);
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kPad),
+                                         params.routing.num_local_experts);
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
     const std::int64_t first = offsets[i] + counts[i];
     const std::int64_t end = offsets[i + 1] < capacity ? offsets[i + 1] : capacity;
     if (first >= end) continue;
     const auto zero = [&](layout::Section section, std::int64_t row_bytes) {
-      Exec::zero_bytes(group, outputs.section(op.rank(), section) + first * row_bytes, (end - first) * row_bytes);
+      Exec::zero_bytes(group, outputs.section(op.rank(), section) + first * row_bytes,
+                       (end - first) * row_bytes);
     };
     zero(layout::Section::kRows, params.x.row_bytes);
     if (params.scales.row_bytes > 0) zero(layout::Section::kScales, params.scales.row_bytes);
@@ -91,9 +105,12 @@ EP_HOST_DEVICE void pad_experts(G group, const primitives::OpContext<Exec>& op, 
   }
 }
 
-/// The last lane: waits until everything has arrived here, then opens the counters for the next launch.
+/// The last lane: waits until everything has arrived here, then opens the counters for the next
+/// launch.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void leave_dispatch(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
+EP_HOST_DEVICE void leave_dispatch(G group,
+                                   const primitives::OpContext<Exec>& op,
+                                   const DispatchParams& params) {
   if (!is_last_to_leave(group, op)) return;
   const RoutingView<Exec> routing(params.routing);
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
@@ -101,9 +118,11 @@ EP_HOST_DEVICE void leave_dispatch(G group, const primitives::OpContext<Exec>& o
   const layout::ControlLayout& control = op.control();
   const std::int64_t words_per_pair = params.has_records ? 2 : 1;
   for (int src = 0; has_moved && src < op.num_ranks(); ++src) {
-    const GrowingCounter arrived{primitives::WaitSite::kArrived, control.arrived, control.arrived_base};
+    const GrowingCounter arrived{primitives::WaitSite::kArrived, control.arrived,
+                                 control.arrived_base};
     if (!await_growth(group, op, arrived, src, routing.pairs_from()[src] * words_per_pair)) return;
-    const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned, control.returned_base};
+    const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned,
+                                  control.returned_base};
     const std::int64_t num_returns = params.returns_gradient ? routing.counts()[src] : 0;
     if (!await_growth(group, op, returned, src, num_returns)) return;
   }

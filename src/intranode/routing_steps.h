@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps of the route role: count where the tokens go, number the rows, resolve them against all other ranks.
+// Steps of the route role: count where the tokens go, number the rows, resolve them against all
+// other ranks.
 #pragma once
 
 #include "intranode/protocol_steps.h"
@@ -32,12 +33,15 @@ struct RouteScratch {
 
 /// One entry of topk_idx; the position of an invalid one is remembered and refused later.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE std::int32_t read_expert(const primitives::OpContext<Exec>& op, const DispatchParams& params,
-                                        std::int64_t token, int k) {
+EP_HOST_DEVICE std::int32_t read_expert(const primitives::OpContext<Exec>& op,
+                                        const DispatchParams& params,
+                                        std::int64_t token,
+                                        int k) {
   const StridedInput& idx = params.topk_idx;
   const std::int64_t at = token * idx.row_stride + k * idx.col_stride;
-  const std::int64_t expert = params.idx_bytes == 8 ? static_cast<const std::int64_t*>(idx.data)[at]
-                                                    : static_cast<const std::int32_t*>(idx.data)[at];
+  const std::int64_t expert = params.idx_bytes == 8
+                                  ? static_cast<const std::int64_t*>(idx.data)[at]
+                                  : static_cast<const std::int32_t*>(idx.data)[at];
   const layout::TableShape& shape = params.routing.tables.shape;
   if (expert >= -1 && expert < shape.num_experts) return static_cast<std::int32_t>(expert);
   // The lowest position wins: ~position is the largest value; 0 stands for none.
@@ -46,40 +50,50 @@ EP_HOST_DEVICE std::int32_t read_expert(const primitives::OpContext<Exec>& op, c
   return -1;
 }
 
-/// Masks of the group: bit i of masks[column] says that token i goes there. Fills the table of expert ids as well.
+/// Masks of the group: bit i of masks[column] says that token i goes there. Fills the table of
+/// expert ids as well.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void mask_group(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
-                               std::int64_t token_group, std::uint32_t* masks) {
+EP_HOST_DEVICE void mask_group(G group,
+                               const primitives::OpContext<Exec>& op,
+                               const DispatchParams& params,
+                               std::int64_t token_group,
+                               std::uint32_t* masks) {
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
-  primitives::for_each_strided(group, shape.num_columns(), [&](std::int64_t column) { masks[column] = 0; });
+  primitives::for_each_strided(group, shape.num_columns(),
+                               [&](std::int64_t column) { masks[column] = 0; });
   group.sync();
   const std::int64_t first = token_group * layout::kGroupTokens;
   const std::int64_t left = shape.num_tokens - first;
-  primitives::for_each_strided(group, left < layout::kGroupTokens ? left : layout::kGroupTokens, [&](std::int64_t i) {
-    const std::uint32_t bit = 1U << i;
-    std::int32_t* experts = routing.experts_of(first + i);
-    for (int k = 0; k < shape.topk; ++k) {
-      const std::int32_t expert = read_expert(op, params, first + i, k);
-      Exec::Memory::store(experts + k, expert);
-      if (expert < 0) continue;
-      Exec::or_scratch(masks + params.routing.rank_of[expert], bit);
-      Exec::or_scratch(masks + routing.expert_column(expert), bit);
-    }
-  });
+  primitives::for_each_strided(
+      group, left < layout::kGroupTokens ? left : layout::kGroupTokens, [&](std::int64_t i) {
+        const std::uint32_t bit = 1U << i;
+        std::int32_t* experts = routing.experts_of(first + i);
+        for (int k = 0; k < shape.topk; ++k) {
+          const std::int32_t expert = read_expert(op, params, first + i, k);
+          Exec::Memory::store(experts + k, expert);
+          if (expert < 0) continue;
+          Exec::or_scratch(masks + params.routing.rank_of[expert], bit);
+          Exec::or_scratch(masks + routing.expert_column(expert), bit);
+        }
+      });
   group.sync();
 }
 
 /// Counts all groups that this lane gets tickets for.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void count_groups(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
+EP_HOST_DEVICE void count_groups(G group,
+                                 const primitives::OpContext<Exec>& op,
+                                 const DispatchParams& params,
                                  const RouteScratch& scratch) {
   using Memory = typename Exec::Memory;
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
   auto* table = routing.template array<std::uint32_t>(params.routing.tables.masks);
-  primitives::for_each_strided(group, shape.num_columns(), [&](std::int64_t column) { scratch.histogram[column] = 0; });
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kCount), shape.num_groups());
+  primitives::for_each_strided(group, shape.num_columns(),
+                               [&](std::int64_t column) { scratch.histogram[column] = 0; });
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kCount),
+                                         shape.num_groups());
   std::int64_t num_counted = 0;
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group), ++num_counted) {
     mask_group(group, op, params, i, scratch.masks);
@@ -95,23 +109,29 @@ EP_HOST_DEVICE void count_groups(G group, const primitives::OpContext<Exec>& op,
   auto* totals = op.template array<std::int32_t>(op.control().totals);
   primitives::for_each_strided(group, shape.num_columns(), [&](std::int64_t column) {
     // Relaxed: the stage's release covers the sums.
-    if (scratch.histogram[column] > 0) Memory::add_relaxed_gpu(totals + column, scratch.histogram[column]);
+    if (scratch.histogram[column] > 0)
+      Memory::add_relaxed_gpu(totals + column, scratch.histogram[column]);
   });
   stage_complete(group, op, layout::Stage::kCounted, num_counted);
 }
 
-/// Prefix sums over the groups of the columns that this lane gets tickets for. False if the group gave up.
+/// Prefix sums over the groups of the columns that this lane gets tickets for. False if the group
+/// gave up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool scan_columns(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params) {
+EP_HOST_DEVICE bool scan_columns(G group,
+                                 const primitives::OpContext<Exec>& op,
+                                 const DispatchParams& params) {
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kScan), shape.num_mask_columns());
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kScan),
+                                         shape.num_mask_columns());
   if (!stage_wait(group, op, layout::Stage::kCounted, shape.num_groups())) return false;
   std::int64_t num_scanned = 0;
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group), ++num_scanned) {
     const std::int64_t at = routing.mask_index(static_cast<int>(i), 0);
     Exec::scan_masks(group, routing.template array<std::uint32_t>(params.routing.tables.masks) + at,
-                     routing.template array<std::int32_t>(params.routing.tables.prefixes) + at, shape.num_groups());
+                     routing.template array<std::int32_t>(params.routing.tables.prefixes) + at,
+                     shape.num_groups());
   }
   stage_complete(group, op, layout::Stage::kScanned, num_scanned);
   return true;
@@ -119,34 +139,44 @@ EP_HOST_DEVICE bool scan_columns(G group, const primitives::OpContext<Exec>& op,
 
 /// Rows of the column that sources [begin, end) send.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE std::int64_t column_sum(const primitives::OpContext<Exec>& op, int column, int begin, int end) {
+EP_HOST_DEVICE std::int64_t column_sum(const primitives::OpContext<Exec>& op,
+                                       int column,
+                                       int begin,
+                                       int end) {
   std::int64_t sum = 0;
-  for (int src = begin; src < end; ++src) sum += Exec::Memory::load(op.counts_at(op.rank(), src) + column);
+  for (int src = begin; src < end; ++src)
+    sum += Exec::Memory::load(op.counts_at(op.rank(), src) + column);
   return sum;
 }
 
 /// Pairs: how many each source sends to this rank, and where this rank's own begin at each peer.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void resolve_pairs(G group, const primitives::OpContext<Exec>& op, const RoutingView<Exec>& routing) {
+EP_HOST_DEVICE void resolve_pairs(G group,
+                                  const primitives::OpContext<Exec>& op,
+                                  const RoutingView<Exec>& routing) {
   using Memory = typename Exec::Memory;
   const int num_ranks = op.num_ranks();
   primitives::for_each_strided(group, num_ranks, [&](std::int64_t i) {
     const int rank = static_cast<int>(i);
     Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
     Memory::store(routing.pair_bases() + rank, column_sum(op, op.rank(), 0, rank));
-    Memory::store(routing.pairs_from() + rank, std::int64_t{Memory::load(op.counts_at(op.rank(), rank) + op.rank())});
+    Memory::store(routing.pairs_from() + rank,
+                  std::int64_t{Memory::load(op.counts_at(op.rank(), rank) + op.rank())});
     Memory::store(routing.source_tokens() + rank,
                   std::int64_t{(*op.op_at(op.rank(), rank))[layout::OpField::kNumTokens]});
   });
   primitives::for_each_strided(group, routing.shape().num_columns(), [&](std::int64_t column) {
-    Memory::store(routing.counts() + column, Memory::load(op.counts_at(op.rank(), op.rank()) + column));
+    Memory::store(routing.counts() + column,
+                  Memory::load(op.counts_at(op.rank(), op.rank()) + column));
   });
   group.sync();
 }
 
-/// Expert groups of every rank, padded: where this rank's rows begin in each; counts and offsets of this rank's experts.
+/// Expert groups of every rank, padded: where this rank's rows begin in each; counts and offsets of
+/// this rank's experts.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE void resolve_experts(const primitives::OpContext<Exec>& op, const RoutingView<Exec>& routing,
+EP_HOST_DEVICE void resolve_experts(const primitives::OpContext<Exec>& op,
+                                    const RoutingView<Exec>& routing,
                                     std::int64_t* offsets) {
   using Memory = typename Exec::Memory;
   const RoutingParams& params = *routing.params;
@@ -158,7 +188,8 @@ EP_HOST_DEVICE void resolve_experts(const primitives::OpContext<Exec>& op, const
     const int rank = params.rank_of[expert];
     const std::int64_t total = column_sum(op, column, 0, op.num_ranks());
     if (routing.shape().has_expert_rows) {
-      Memory::store(routing.first_rows() + column, offsets[rank] + column_sum(op, column, 0, op.rank()));
+      Memory::store(routing.first_rows() + column,
+                    offsets[rank] + column_sum(op, column, 0, op.rank()));
     }
     if (rank == op.rank()) {
       Memory::store(expert_counts + params.local_of[expert], total);
@@ -171,30 +202,37 @@ EP_HOST_DEVICE void resolve_experts(const primitives::OpContext<Exec>& op, const
 
 /// Rows that this rank needs, whatever its capacity.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE void resolve_sizes(const primitives::OpContext<Exec>& op, const RoutingView<Exec>& routing) {
+EP_HOST_DEVICE void resolve_sizes(const primitives::OpContext<Exec>& op,
+                                  const RoutingView<Exec>& routing) {
   using Memory = typename Exec::Memory;
   const std::int64_t num_pairs = column_sum(op, op.rank(), 0, op.num_ranks());
-  const auto* expert_offsets = routing.template array<std::int64_t>(routing.params->tables.expert_offsets);
-  const std::int64_t needed =
-      routing.shape().has_expert_rows ? Memory::load(expert_offsets + routing.params->num_local_experts) : num_pairs;
+  const auto* expert_offsets =
+      routing.template array<std::int64_t>(routing.params->tables.expert_offsets);
+  const std::int64_t needed = routing.shape().has_expert_rows
+                                  ? Memory::load(expert_offsets + routing.params->num_local_experts)
+                                  : num_pairs;
   Memory::store(routing.sizes() + static_cast<int>(layout::Size::kNeededRows), needed);
   Memory::store(routing.sizes() + static_cast<int>(layout::Size::kPairs), num_pairs);
 }
 
 /// Capacities of all ranks, known once their blocks are.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void resolve_capacities(G group, const primitives::OpContext<Exec>& op,
+EP_HOST_DEVICE void resolve_capacities(G group,
+                                       const primitives::OpContext<Exec>& op,
                                        const RoutingView<Exec>& routing) {
   using Memory = typename Exec::Memory;
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t rank) {
-    const std::uint32_t capacity = Memory::load(&op.block_at(op.rank(), static_cast<int>(rank))->capacity_rows);
+    const std::uint32_t capacity =
+        Memory::load(&op.block_at(op.rank(), static_cast<int>(rank))->capacity_rows);
     Memory::store(routing.capacities() + rank, std::int64_t{capacity});
   });
   group.sync();
   if (group.thread_rank() == 0) {
-    const std::int64_t needed = Memory::load(routing.sizes() + static_cast<int>(layout::Size::kNeededRows));
+    const std::int64_t needed =
+        Memory::load(routing.sizes() + static_cast<int>(layout::Size::kNeededRows));
     const std::int64_t capacity = Memory::load(routing.capacities() + op.rank());
-    Memory::store(routing.sizes() + static_cast<int>(layout::Size::kRows), needed < capacity ? needed : capacity);
+    Memory::store(routing.sizes() + static_cast<int>(layout::Size::kRows),
+                  needed < capacity ? needed : capacity);
     Memory::store(routing.sizes() + static_cast<int>(layout::Size::kHasOverflow),
                   std::int64_t{needed > capacity ? 1 : 0});
   }

@@ -21,11 +21,21 @@ struct RoutingView {
   EP_HOST_DEVICE T* array(std::int64_t offset) const {
     return layout::array_at<T>(params->block, offset);
   }
-  EP_HOST_DEVICE std::int64_t* first_rows() const { return array<std::int64_t>(params->tables.first_rows); }
-  EP_HOST_DEVICE std::int64_t* capacities() const { return array<std::int64_t>(params->tables.capacities); }
-  EP_HOST_DEVICE std::int64_t* pairs_from() const { return array<std::int64_t>(params->tables.pairs_from); }
-  EP_HOST_DEVICE std::int64_t* pair_bases() const { return array<std::int64_t>(params->tables.pair_bases); }
-  EP_HOST_DEVICE std::int64_t* source_tokens() const { return array<std::int64_t>(params->tables.source_tokens); }
+  EP_HOST_DEVICE std::int64_t* first_rows() const {
+    return array<std::int64_t>(params->tables.first_rows);
+  }
+  EP_HOST_DEVICE std::int64_t* capacities() const {
+    return array<std::int64_t>(params->tables.capacities);
+  }
+  EP_HOST_DEVICE std::int64_t* pairs_from() const {
+    return array<std::int64_t>(params->tables.pairs_from);
+  }
+  EP_HOST_DEVICE std::int64_t* pair_bases() const {
+    return array<std::int64_t>(params->tables.pair_bases);
+  }
+  EP_HOST_DEVICE std::int64_t* source_tokens() const {
+    return array<std::int64_t>(params->tables.source_tokens);
+  }
   EP_HOST_DEVICE std::int32_t* counts() const { return array<std::int32_t>(params->tables.counts); }
   EP_HOST_DEVICE std::int64_t* sizes() const { return array<std::int64_t>(params->tables.sizes); }
 
@@ -43,12 +53,14 @@ struct RoutingView {
     return column * shape().num_groups() + group;
   }
 
-  /// Final row of the token in the column, if it goes there; else the row of the next token that does.
+  /// Final row of the token in the column, if it goes there; else the row of the next token that
+  /// does.
   EP_HOST_DEVICE std::int64_t row_in(int column, std::int64_t token) const {
     const std::int64_t index = mask_index(column, token / layout::kGroupTokens);
     const std::uint32_t below = (1U << (token % layout::kGroupTokens)) - 1;
     const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[index];
-    return first_rows()[column] + array<std::int32_t>(params->tables.prefixes)[index] + Exec::popcount(mask & below);
+    return first_rows()[column] + array<std::int32_t>(params->tables.prefixes)[index] +
+           Exec::popcount(mask & below);
   }
 
   /// Pairs at `rank` of this rank's tokens below `token`; `token` may lie past the end.
@@ -89,8 +101,8 @@ struct RoutingView {
 
 /// Weight of the expert of k: repeats of an expert count with the sum of their weights, in k order.
 /// Precondition: k is the first of its expert.
-EP_HOST_DEVICE inline float summed_weight(const std::int32_t* experts, int topk, int k, const StridedInput& weights,
-                                          std::int64_t token) {
+EP_HOST_DEVICE inline float summed_weight(
+    const std::int32_t* experts, int topk, int k, const StridedInput& weights, std::int64_t token) {
   const float* row = static_cast<const float*>(weights.data) + token * weights.row_stride;
   float sum = row[k * weights.col_stride];
   for (int later = k + 1; later < topk; ++later) {
@@ -99,8 +111,11 @@ EP_HOST_DEVICE inline float summed_weight(const std::int32_t* experts, int topk,
   return sum;
 }
 
-/// First pair in [begin, end) whose source token is not below `token`; the tokens of one source ascend.
-EP_HOST_DEVICE inline std::int64_t first_pair_of(const std::int32_t* src_tokens, std::int64_t begin, std::int64_t end,
+/// First pair in [begin, end) whose source token is not below `token`; the tokens of one source
+/// ascend.
+EP_HOST_DEVICE inline std::int64_t first_pair_of(const std::int32_t* src_tokens,
+                                                 std::int64_t begin,
+                                                 std::int64_t end,
                                                  std::int64_t token) {
   while (begin < end) {
     const std::int64_t middle = begin + (end - begin) / 2;

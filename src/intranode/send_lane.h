@@ -17,7 +17,9 @@ class SendLane {
  public:
   using Memory = typename Exec::Memory;
 
-  EP_HOST_DEVICE SendLane(G group, const primitives::OpContext<Exec>& op, const DispatchParams& params,
+  EP_HOST_DEVICE SendLane(G group,
+                          const primitives::OpContext<Exec>& op,
+                          const DispatchParams& params,
                           const primitives::Lane& lane)
       : group_(group),
         op_(&op),
@@ -25,12 +27,15 @@ class SendLane {
         routing_(params.routing),
         outputs_{&op},
         pipe_(Exec::make_row_pipe(group, lane, params.op)),
-        tickets_(group, op.ticket(layout::Ticket::kSend), layout::div_up(num_tokens(), layout::kChunkTokens)),
+        tickets_(group,
+                 op.ticket(layout::Ticket::kSend),
+                 layout::div_up(num_tokens(), layout::kChunkTokens)),
         tally_(clear_tally(group, op, lane)) {}
 
   /// Starts as many loads as the pipe holds.
   EP_HOST_DEVICE void prefetch() {
-    while (!pipe_.is_full() && advance()) pipe_.load(token_, params_->x.row(token_), params_->x.row_bytes);
+    while (!pipe_.is_full() && advance())
+      pipe_.load(token_, params_->x.row(token_), params_->x.row_bytes);
   }
 
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
@@ -40,7 +45,8 @@ class SendLane {
       const std::int64_t token = pipe_.wait_front();
       send_token(token);
       pipe_.retire();
-      if (params_->copies_at_receiver && is_end_of_chunk(token)) publish_chunk(token / layout::kChunkTokens);
+      if (params_->copies_at_receiver && is_end_of_chunk(token))
+        publish_chunk(token / layout::kChunkTokens);
       prefetch();
     }
     pipe_.drain();
@@ -49,7 +55,9 @@ class SendLane {
   }
 
  private:
-  EP_HOST_DEVICE std::int64_t num_tokens() const { return params_->routing.tables.shape.num_tokens; }
+  EP_HOST_DEVICE std::int64_t num_tokens() const {
+    return params_->routing.tables.shape.num_tokens;
+  }
 
   /// The next token of this lane in token_; false when there is none.
   EP_HOST_DEVICE bool advance() {
@@ -86,19 +94,23 @@ class SendLane {
 
   EP_HOST_DEVICE void send_row(int rank, std::int64_t token, std::int64_t row) {
     if (row < 0) return;
-    pipe_.store(outputs_.section(rank, layout::Section::kRows) + row * params_->x.row_bytes, params_->x.row_bytes);
+    pipe_.store(outputs_.section(rank, layout::Section::kRows) + row * params_->x.row_bytes,
+                params_->x.row_bytes);
     const RowInput& scales = params_->scales;
     if (scales.row_bytes > 0) {
-      Exec::copy_bytes(group_, outputs_.section(rank, layout::Section::kScales) + row * scales.row_bytes,
+      Exec::copy_bytes(group_,
+                       outputs_.section(rank, layout::Section::kScales) + row * scales.row_bytes,
                        scales.row(token), scales.row_bytes);
     }
   }
 
   /// The pair's record, then its row: to the first place only if the receiver makes the copies.
   EP_HOST_DEVICE void send_expert_rows(int rank, std::int64_t token) {
-    const bool is_first_only = params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient);
+    const bool is_first_only =
+        params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient);
     const std::int64_t pair = routing_.row_in(rank, token);
-    auto* record = outputs_.template array<std::int32_t>(rank, layout::Section::kRecordRows) + pair * routing_.topk();
+    auto* record = outputs_.template array<std::int32_t>(rank, layout::Section::kRecordRows) +
+                   pair * routing_.topk();
     const std::int32_t* experts = routing_.experts_of(token);
     bool has_row = false;
     for (int k = 0; k < routing_.topk(); ++k) {

@@ -17,8 +17,9 @@ enum class OpKind : std::uint32_t {
   kCombineBackward,
 };
 
-/// Fields of an operation. All but kNumTokens must be equal on all ranks; the resolve step compares them, so that ranks
-/// that call different operations, or in another order, end with an error that names the field.
+/// Fields of an operation. All but kNumTokens must be equal on all ranks; the resolve step compares
+/// them, so that ranks that call different operations, or in another order, end with an error that
+/// names the field.
 enum class OpField : int {
   kKind,
   kLayout,
@@ -48,8 +49,12 @@ struct alignas(kLineBytes) OpAnnouncement {
   std::uint64_t head = 0;
   std::uint32_t fields[kNumOpFields] = {};
 
-  EP_HOST_DEVICE constexpr std::uint32_t& operator[](OpField field) { return fields[static_cast<int>(field)]; }
-  EP_HOST_DEVICE constexpr std::uint32_t operator[](OpField field) const { return fields[static_cast<int>(field)]; }
+  EP_HOST_DEVICE constexpr std::uint32_t& operator[](OpField field) {
+    return fields[static_cast<int>(field)];
+  }
+  EP_HOST_DEVICE constexpr std::uint32_t operator[](OpField field) const {
+    return fields[static_cast<int>(field)];
+  }
 };
 static_assert(sizeof(OpAnnouncement) == kLineBytes);
 
@@ -60,7 +65,8 @@ struct Location {
   std::uint32_t offset_units = 0;
 };
 
-/// The blocks that peers write (dispatch) or read (combine). A rank announces only those of its operation.
+/// The blocks that peers write (dispatch) or read (combine). A rank announces only those of its
+/// operation.
 enum class Section : int {
   kRows,         ///< received rows, or the experts' rows of a combine
   kScales,       ///< received scales
@@ -76,14 +82,19 @@ inline constexpr int kNumSections = static_cast<int>(Section::kCount);
 /// As OpAnnouncement: `head` is written last, with a release.
 struct alignas(kLineBytes) BlockAnnouncement {
   std::uint64_t head = 0;
-  std::uint32_t capacity_rows = 0;     ///< dispatch: rows that fit; a row whose final index is not below it is dropped
+  std::uint32_t capacity_rows =
+      0;  ///< dispatch: rows that fit; a row whose final index is not below it is dropped
   std::uint32_t row_stride_units = 0;  ///< combine: distance of two rows in units of 16 bytes
-  std::uint32_t is_staged = 0;         ///< combine: rows are not in the arena and travel through the ring
+  std::uint32_t is_staged = 0;  ///< combine: rows are not in the arena and travel through the ring
   std::uint32_t reserved = 0;
   Location sections[kNumSections] = {};
 
-  EP_HOST_DEVICE constexpr Location& operator[](Section section) { return sections[static_cast<int>(section)]; }
-  EP_HOST_DEVICE constexpr Location operator[](Section section) const { return sections[static_cast<int>(section)]; }
+  EP_HOST_DEVICE constexpr Location& operator[](Section section) {
+    return sections[static_cast<int>(section)];
+  }
+  EP_HOST_DEVICE constexpr Location operator[](Section section) const {
+    return sections[static_cast<int>(section)];
+  }
 };
 static_assert(sizeof(BlockAnnouncement) == kLineBytes);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control region at the start of segment 0: the same offsets on every rank, from the group's maxima alone.
+// The control region at the start of segment 0: the same offsets on every rank, from the group's
+// maxima alone.
 #pragma once
 
 #include "layout/announcement.h"
@@ -22,11 +23,26 @@ struct ControlShape {
   int ring_slots = 1;
 
   EP_HOST_DEVICE constexpr int max_columns() const { return num_ranks + max_experts; }
-  EP_HOST_DEVICE constexpr std::int64_t max_chunks() const { return div_up(max_tokens, kChunkTokens); }
+  EP_HOST_DEVICE constexpr std::int64_t max_chunks() const {
+    return div_up(max_tokens, kChunkTokens);
+  }
 };
 
-/// Counters that the roles of one rank share. Zero between operations: the last role to leave resets them.
-enum class Ticket : int { kCount, kScan, kResolve, kSend, kRecord, kCopy, kPad, kPrepare, kPush, kPull, kNum };
+/// Counters that the roles of one rank share. Zero between operations: the last role to leave
+/// resets them.
+enum class Ticket : int {
+  kCount,
+  kScan,
+  kResolve,
+  kSend,
+  kRecord,
+  kCopy,
+  kPad,
+  kPrepare,
+  kPush,
+  kPull,
+  kNum
+};
 enum class Stage : int { kCounted, kScanned, kPrepared, kResolved, kLeft, kNum };
 
 /// A counter on a line of its own.
@@ -36,11 +52,12 @@ struct alignas(kLineBytes) Counter {
 
 /// Words of one rank that only its own roles write.
 struct LocalState {
-  Counter epoch;     ///< of the last finished operation
-  Counter rejected;  ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
+  Counter epoch;              ///< of the last finished operation
+  Counter rejected;           ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
   Counter rejected_position;  ///< `rejected` of the last operation that counted, kept for the host
-  Counter verdict;     ///< set by the resolve step: a Verdict
-  Counter blocked_on;  ///< tag | peer + 1 while a lane waits long for a peer, else 0; peers read it to find whom to blame
+  Counter verdict;            ///< set by the resolve step: a Verdict
+  Counter blocked_on;  ///< tag | peer + 1 while a lane waits long for a peer, else 0; peers read it
+                       ///< to find whom to blame
   Counter tickets[static_cast<int>(Ticket::kNum)];
   Counter stages[static_cast<int>(Stage::kNum)];
 };
@@ -51,7 +68,8 @@ struct alignas(kLineBytes) FaultRecord {
   std::uint32_t op = 0;       ///< OpKind
   std::uint32_t site = 0;     ///< primitives::WaitSite
   std::int32_t reporter = 0;  ///< the rank that gave up
-  std::int32_t peer = 0;      ///< the rank it waited for, at the end of the chain of ranks that wait for each other
+  std::int32_t peer =
+      0;  ///< the rank it waited for, at the end of the chain of ranks that wait for each other
   std::int32_t direct_peer = 0;  ///< the beginning of that chain
   std::uint32_t peer_is_gone = 0;
   std::uint64_t epoch = 0;
@@ -63,35 +81,44 @@ struct alignas(kLineBytes) FaultRecord {
 /// Offsets in bytes from the start of segment 0.
 struct ControlLayout {
   ControlShape shape;
-  std::int64_t local = 0;           // LocalState
-  std::int64_t fault = 0;           // FaultRecord
-  std::int64_t abort = 0;           // Counter: not 0 ends every wait
-  std::int64_t ops = 0;             // OpAnnouncement[kNumBanks][num_ranks], written by each source
-  std::int64_t blocks = 0;          // BlockAnnouncement[kNumBanks][num_ranks], written by each source
-  std::int64_t counts = 0;          // int32[kNumBanks][num_ranks][max_columns], written by each source
-  std::int64_t totals = 0;          // int32[max_columns], local
-  std::int64_t arrived = 0;         // Counter[num_ranks]: pairs and records that landed, never reset
-  std::int64_t arrived_base = 0;    // u64[num_ranks], local: `arrived` at the end of the last operation
-  std::int64_t pulled = 0;          // Counter[num_ranks]: chunks whose reads by that rank ended, never reset
-  std::int64_t pulled_base = 0;     // u64[num_ranks], local
-  std::int64_t returned = 0;        // Counter[num_ranks]: pairs whose router gradient came back, never reset
-  std::int64_t returned_base = 0;   // u64[num_ranks], local
-  std::int64_t chunk_flags = 0;     // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk landed
-  std::int64_t ring_ready = 0;      // u64[num_ranks][max_chunks], at the reader: tag once the chunk is in its slot
-  std::int64_t ring_freed = 0;      // u64[num_ranks][max_chunks], at the writer: tag once the chunk was read
-  std::int64_t control_bytes = 0;   // all of the above
-  std::int64_t ring_payload = 0;    // [num_ranks][ring_slots][kChunkTokens rows], at the reader
+  std::int64_t local = 0;    // LocalState
+  std::int64_t fault = 0;    // FaultRecord
+  std::int64_t abort = 0;    // Counter: not 0 ends every wait
+  std::int64_t ops = 0;      // OpAnnouncement[kNumBanks][num_ranks], written by each source
+  std::int64_t blocks = 0;   // BlockAnnouncement[kNumBanks][num_ranks], written by each source
+  std::int64_t counts = 0;   // int32[kNumBanks][num_ranks][max_columns], written by each source
+  std::int64_t totals = 0;   // int32[max_columns], local
+  std::int64_t arrived = 0;  // Counter[num_ranks]: pairs and records that landed, never reset
+  std::int64_t arrived_base =
+      0;  // u64[num_ranks], local: `arrived` at the end of the last operation
+  std::int64_t pulled =
+      0;  // Counter[num_ranks]: chunks whose reads by that rank ended, never reset
+  std::int64_t pulled_base = 0;  // u64[num_ranks], local
+  std::int64_t returned =
+      0;  // Counter[num_ranks]: pairs whose router gradient came back, never reset
+  std::int64_t returned_base = 0;  // u64[num_ranks], local
+  std::int64_t chunk_flags =
+      0;  // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk landed
+  std::int64_t ring_ready =
+      0;  // u64[num_ranks][max_chunks], at the reader: tag once the chunk is in its slot
+  std::int64_t ring_freed =
+      0;  // u64[num_ranks][max_chunks], at the writer: tag once the chunk was read
+  std::int64_t control_bytes = 0;  // all of the above
+  std::int64_t ring_payload = 0;   // [num_ranks][ring_slots][kChunkTokens rows], at the reader
   std::int64_t ring_bytes = 0;
   std::int64_t total_bytes = 0;
 
-  EP_HOST_DEVICE constexpr std::int64_t ring_slot_bytes() const { return kChunkTokens * shape.max_row_bytes; }
+  EP_HOST_DEVICE constexpr std::int64_t ring_slot_bytes() const {
+    return kChunkTokens * shape.max_row_bytes;
+  }
   /// Index of a chunk's word in chunk_flags, ring_ready and ring_freed.
   EP_HOST_DEVICE constexpr std::int64_t chunk_index(int peer, std::int64_t chunk) const {
     return peer * shape.max_chunks() + chunk;
   }
   /// Offset of the ring slot in which a chunk between this rank and `peer` travels.
   EP_HOST_DEVICE constexpr std::int64_t ring_slot(int peer, std::int64_t chunk) const {
-    const std::int64_t slot = peer * static_cast<std::int64_t>(shape.ring_slots) + chunk % shape.ring_slots;
+    const std::int64_t slot =
+        peer * static_cast<std::int64_t>(shape.ring_slots) + chunk % shape.ring_slots;
     return ring_payload + slot * ring_slot_bytes();
   }
 };

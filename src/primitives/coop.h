@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of threads that runs a step together; passed into every primitive and never rebuilt inside.
+// A group of threads that runs a step together; passed into every primitive and never rebuilt
+// inside.
 #pragma once
 
 #include "base/macros.h"

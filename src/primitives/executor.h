@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a protocol role needs from the machine it runs on. Roles are templates over an Executor; what differs between
-// machines is only here: how memory order is spelled, how rows are copied and added, how time is read.
+// What a protocol role needs from the machine it runs on. Roles are templates over an Executor;
+// what differs between machines is only here: how memory order is spelled, how rows are copied and
+// added, how time is read.
 #pragma once
 
 #include "primitives/coop.h"
@@ -27,7 +28,8 @@ struct Lane {
   int channel = 0;
   /// Memory of this lane alone, at least as large as the operation's plan says, uninitialised.
   std::byte* scratch = nullptr;
-  /// Of a lane that moves rows, where the executor stages them: the pipe's own memory and the bytes of each stage.
+  /// Of a lane that moves rows, where the executor stages them: the pipe's own memory and the bytes
+  /// of each stage.
   std::byte* stages = nullptr;
   std::int64_t stage_bytes = 0;
 };

@@ -19,7 +19,8 @@
 
 namespace ep::primitives {
 
-/// A stage is the source itself: the first store brings the row into the cache, further ones find it there.
+/// A stage is the source itself: the first store brings the row into the cache, further ones find
+/// it there.
 class HostBulk {
  public:
   static constexpr int kStages = 1;
@@ -36,7 +37,8 @@ class HostBulk {
   void wait_read() const {}
   void wait_all() const {}
   void fence() const {
-    if (store_ == RowStore::kStream) stream_fence();  // [sync:row-stream] fence: rows before the release that follows
+    if (store_ == RowStore::kStream)
+      stream_fence();  // [sync:row-stream] fence: rows before the release that follows
   }
   void fence_acquired() const {}
 
@@ -66,7 +68,8 @@ class HostRowReducer {
 
   /// Sums pushed so far are complete and precede the next release of this lane.
   void drain(SoloGroup /*group*/) const {
-    if (store_ == RowStore::kStream) stream_fence();  // [sync:row-stream] fence: sums before the release that follows
+    if (store_ == RowStore::kStream)
+      stream_fence();  // [sync:row-stream] fence: sums before the release that follows
   }
 
  private:
@@ -86,41 +89,61 @@ struct HostExec {
   static RowPipe make_row_pipe(SoloGroup /*group*/, const Lane& /*lane*/, const OpParams& params) {
     return RowPipe(HostBulk(row_store(params)));
   }
-  static RowReducer make_row_reducer(SoloGroup /*group*/, const Lane& /*lane*/, const OpParams& params, SumSpec spec) {
+  static RowReducer make_row_reducer(SoloGroup /*group*/,
+                                     const Lane& /*lane*/,
+                                     const OpParams& params,
+                                     SumSpec spec) {
     return RowReducer(spec, row_store(params));
   }
 
   static std::byte* peer_segment(const void* table, std::int64_t index) {
     // Relaxed: a segment is announced only after its mapping was acknowledged over a socket.
-    return static_cast<const std::atomic<std::byte*>*>(table)[index].load(std::memory_order_relaxed);
+    return static_cast<const std::atomic<std::byte*>*>(table)[index].load(
+        std::memory_order_relaxed);
   }
   static bool is_gone(const void* flags, int peer) {
-    // [sync:gone] acquire: everything the peer wrote before it left. Released in fabric/host/arena.cc.
-    return static_cast<const std::atomic<std::uint32_t>*>(flags)[peer].load(std::memory_order_acquire) != 0;
+    // [sync:gone] acquire: everything the peer wrote before it left. Released in
+    // fabric/host/arena.cc.
+    return static_cast<const std::atomic<std::uint32_t>*>(flags)[peer].load(
+               std::memory_order_acquire) != 0;
   }
   static std::uint64_t clock_ns() {
     const auto now = std::chrono::steady_clock::now().time_since_epoch();
-    return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+    return static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
   }
   static void relax(int polls) { primitives::relax(polls); }
 
-  static void scale_row(SoloGroup /*group*/, std::byte* dst, const std::byte* src, float weight, const SumSpec& spec) {
+  static void scale_row(SoloGroup /*group*/,
+                        std::byte* dst,
+                        const std::byte* src,
+                        float weight,
+                        const SumSpec& spec) {
     primitives::scale_row(dst, src, weight, spec.dtype, spec.num_elems, RowStore::kCached);
   }
-  static float dot_rows(SoloGroup /*group*/, const std::byte* a, const std::byte* b, const SumSpec& spec) {
+  static float dot_rows(SoloGroup /*group*/,
+                        const std::byte* a,
+                        const std::byte* b,
+                        const SumSpec& spec) {
     return primitives::dot_rows(a, b, spec.dtype, spec.num_elems);
   }
   static int popcount(std::uint32_t mask) { return std::popcount(mask); }
   static void or_scratch(std::uint32_t* word, std::uint32_t bit) { *word |= bit; }
   /// prefixes[i] = bits in masks[0, i).
-  static void scan_masks(SoloGroup /*group*/, const std::uint32_t* masks, std::int32_t* prefixes, std::int64_t count) {
+  static void scan_masks(SoloGroup /*group*/,
+                         const std::uint32_t* masks,
+                         std::int32_t* prefixes,
+                         std::int64_t count) {
     std::int32_t sum = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       prefixes[i] = sum;
       sum += std::popcount(masks[i]);
     }
   }
-  static void copy_bytes(SoloGroup /*group*/, std::byte* dst, const std::byte* src, std::int64_t bytes) {
+  static void copy_bytes(SoloGroup /*group*/,
+                         std::byte* dst,
+                         const std::byte* src,
+                         std::int64_t bytes) {
     std::memcpy(dst, src, static_cast<std::size_t>(bytes));
   }
   static void zero_bytes(SoloGroup /*group*/, std::byte* dst, std::int64_t bytes) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory accesses of the host executor, named by guarantee and scope; memory.cuh spells the same names for a GPU.
+// Memory accesses of the host executor, named by guarantee and scope; memory.cuh spells the same
+// names for a GPU.
 //
 // Scopes: `gpu` reaches the roles of this rank, `sys` every rank. On the host both are the same.
 // `load` and `store` are plain accesses of shared data whose order somebody else guarantees.
@@ -79,7 +80,8 @@ struct HostMemory {
   template <class T>
   static void max_relaxed_gpu(T* address, T value) {
     T seen = load_relaxed_gpu(address);
-    while (seen < value && !ref(address).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+    while (seen < value &&
+           !ref(address).compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
     }
   }
 
@@ -93,7 +95,8 @@ struct HostMemory {
   // atomic_ref has no const form in C++20; the loads above do not write.
   template <class T>
   static std::atomic_ref<T> ref(const T* address) {
-    return std::atomic_ref<T>(*const_cast<T*>(address));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
+    return std::atomic_ref<T>(
+        *const_cast<T*>(address));  // NOLINT(cppcoreguidelines-pro-type-const-cast)
   }
 };
 

@@ -16,13 +16,17 @@ inline constexpr int kMaxSegments = 256;
 
 /// Host-decided part that all operations share; plain data, passed to a kernel by value.
 struct OpParams {
-  const void* peer_table = nullptr;  ///< [num_ranks][kMaxSegments] base addresses; read by Executor::peer_segment
+  const void* peer_table =
+      nullptr;  ///< [num_ranks][kMaxSegments] base addresses; read by Executor::peer_segment
   const void* gone_flags = nullptr;  ///< [num_ranks]; read by Executor::is_gone
   layout::ControlLayout layout;
-  layout::OpAnnouncement announcement;  ///< fields of this rank; the head is made by the announcing role
-  std::uint32_t rejection = layout::kAccepted;  ///< not kAccepted: arguments were refused before the launch
+  layout::OpAnnouncement
+      announcement;  ///< fields of this rank; the head is made by the announcing role
+  std::uint32_t rejection =
+      layout::kAccepted;  ///< not kAccepted: arguments were refused before the launch
   int rank = 0;
-  int num_lanes = 1;  ///< lanes of all roles and channels: the last one to leave finishes the operation
+  int num_lanes =
+      1;  ///< lanes of all roles and channels: the last one to leave finishes the operation
   std::uint64_t timeout_ns = 0;
   bool streams_rows = false;  ///< host: rows are too many to be read from a cache
 };
@@ -37,8 +41,11 @@ struct OpContext {
   std::uint64_t epoch;
 
   EP_HOST_DEVICE explicit OpContext(const OpParams& op_params)
-      : params(&op_params), own(Exec::peer_segment(op_params.peer_table, op_params.rank * kMaxSegments)), epoch(0) {
-    // Plain: written by the last lane of the previous operation, which the launch orders before this one.
+      : params(&op_params),
+        own(Exec::peer_segment(op_params.peer_table, op_params.rank * kMaxSegments)),
+        epoch(0) {
+    // Plain: written by the last lane of the previous operation, which the launch orders before
+    // this one.
     epoch = Memory::load(&local()->epoch.value) + 1;
   }
 
@@ -47,7 +54,9 @@ struct OpContext {
   EP_HOST_DEVICE std::uint32_t tag() const { return layout::tag_of(epoch); }
   EP_HOST_DEVICE const layout::ControlLayout& control() const { return params->layout; }
 
-  EP_HOST_DEVICE layout::LocalState* local() const { return array<layout::LocalState>(params->layout.local); }
+  EP_HOST_DEVICE layout::LocalState* local() const {
+    return array<layout::LocalState>(params->layout.local);
+  }
   EP_HOST_DEVICE std::uint64_t* ticket(layout::Ticket kind) const {
     return &local()->tickets[static_cast<int>(kind)].value;
   }
@@ -67,7 +76,8 @@ struct OpContext {
   }
   /// A block of a peer's arena.
   EP_HOST_DEVICE std::byte* address_of(int peer, layout::Location location) const {
-    return Exec::peer_segment(params->peer_table, peer * kMaxSegments + static_cast<std::int64_t>(location.segment)) +
+    return Exec::peer_segment(params->peer_table,
+                              peer * kMaxSegments + static_cast<std::int64_t>(location.segment)) +
            location.offset_units * layout::kLocationUnit;
   }
 
@@ -79,7 +89,8 @@ struct OpContext {
     return array_of<layout::BlockAnnouncement>(peer, params->layout.blocks) + bank_index(src);
   }
   EP_HOST_DEVICE std::int32_t* counts_at(int peer, int src) const {
-    return array_of<std::int32_t>(peer, params->layout.counts) + bank_index(src) * params->layout.shape.max_columns();
+    return array_of<std::int32_t>(peer, params->layout.counts) +
+           bank_index(src) * params->layout.shape.max_columns();
   }
 
   /// False once any rank gave up: no lane may start another peer-visible side effect.

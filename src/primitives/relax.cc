@@ -2,10 +2,9 @@
 // Host back-off: spin, yield, park.
 #include "primitives/relax.h"
 
+#include <algorithm>
 #include <sched.h>
 #include <time.h>
-
-#include <algorithm>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -18,7 +17,8 @@ namespace {
 constexpr int kSpinPolls = 48;
 // With more ranks than cores the peer needs this core: hand it over at once and often.
 constexpr int kYieldPolls = 2'000;
-// A peer that stays away for milliseconds is computing: sleeping costs it nothing and this wait at most this much.
+// A peer that stays away for milliseconds is computing: sleeping costs it nothing and this wait at
+// most this much.
 constexpr long kMinParkNs = 20'000;
 constexpr long kMaxParkNs = 500'000;
 

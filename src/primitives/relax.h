@@ -4,7 +4,8 @@
 
 namespace ep::primitives {
 
-/// Fibers of one thread install a Yielder, so that a waiting role hands the thread to its neighbours.
+/// Fibers of one thread install a Yielder, so that a waiting role hands the thread to its
+/// neighbours.
 class Yielder {
  public:
   virtual ~Yielder() = default;
@@ -15,10 +16,12 @@ class Yielder {
 /// The yielder of the calling thread, null for none.
 Yielder*& current_yielder();
 
-/// Spins, then yields the processor, then parks for growing intervals. `polls` counts polls without success.
+/// Spins, then yields the processor, then parks for growing intervals. `polls` counts polls without
+/// success.
 void back_off(int polls);
 
-/// Between two polls of a wait: yields to the fibers of this thread if there are any, else backs off.
+/// Between two polls of a wait: yields to the fibers of this thread if there are any, else backs
+/// off.
 void relax(int polls);
 
 }  // namespace ep::primitives

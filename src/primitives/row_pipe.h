@@ -66,7 +66,8 @@ class RowPipe {
     // be reading.
     bulk_.template wait_read<Bulk::kStages - kPrefetch>();
     bulk_.load(load_stage_, src, bytes);
-    // Compared, not indexed: an index known at run time would move the array out of a GPU's registers.
+    // Compared, not indexed: an index known at run time would move the array out of a GPU's
+    // registers.
     for (int i = 0; i < kPrefetch; ++i) {
       if (i == num_rows_) rows_[i] = row;
     }
@@ -111,7 +112,8 @@ class RowPipe {
   int load_stage_ = 0;
   int front_stage_ = 0;
   int num_rows_ = 0;
-  std::int64_t rows_[kPrefetch] = {};  // numbers of the rows that are loaded or loading, oldest first
+  std::int64_t rows_[kPrefetch] =
+      {};  // numbers of the rows that are loaded or loading, oldest first
 };
 
 }  // namespace ep::primitives

@@ -41,13 +41,14 @@ struct SumSpec {
   bool weighted = false;
 };
 
+// size_of() of the reducible dtypes as constants: it is no device function.
+inline constexpr int kNarrowElemBytes = size_of(DType::kBf16);
+inline constexpr int kWideElemBytes = size_of(DType::kFp32);
+static_assert(size_of(DType::kFp16) == kNarrowElemBytes);
+
 /// Elements of a row; precondition: is_reducible(dtype).
 EP_HOST_DEVICE constexpr std::int64_t num_elems_of(std::int64_t row_bytes, DType dtype) {
-  // As constants: size_of() itself is no device function.
-  constexpr int kNarrowBytes = size_of(DType::kBf16);
-  constexpr int kWideBytes = size_of(DType::kFp32);
-  static_assert(size_of(DType::kFp16) == kNarrowBytes);
-  return row_bytes / (dtype == DType::kFp32 ? kWideBytes : kNarrowBytes);
+  return row_bytes / (dtype == DType::kFp32 ? kWideElemBytes : kNarrowElemBytes);
 }
 
 }  // namespace ep::primitives

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bounded ring through which an owner sends reduced rows to a token's rank, chunk by chunk.
 //
-// Chunk c uses slot c % ring_slots at the reader. Each chunk has two words of its own, `ready` at the reader and `freed`
-// at the writer, which carry the operation's tag: chunks may be read in any order and nothing is ever reset.
-// A writer waits only for the chunk that had its slot before; a reader frees every chunk, also one that came without rows.
+// Chunk c uses slot c % ring_slots at the reader. Each chunk has two words of its own, `ready` at
+// the reader and `freed` at the writer, which carry the operation's tag: chunks may be read in any
+// order and nothing is ever reset. A writer waits only for the chunk that had its slot before; a
+// reader frees every chunk, also one that came without rows.
 #pragma once
 
 #include "primitives/wait.h"
@@ -19,15 +20,18 @@ class SlotRing {
 
   EP_HOST_DEVICE explicit SlotRing(const OpContext<Exec>& op) : op_(&op) {}
 
-  /// Writer: the slot at `reader` in which this rank may write the chunk; null if the group gave up.
+  /// Writer: the slot at `reader` in which this rank may write the chunk; null if the group gave
+  /// up.
   template <Coop G>
   EP_HOST_DEVICE std::byte* acquire_slot(G group, int reader, std::int64_t chunk) const {
     const layout::ControlLayout& control = op_->control();
     const std::int64_t previous = chunk - control.shape.ring_slots;
     if (previous >= 0) {
-      auto* freed = op_->template array<std::uint64_t>(control.ring_freed) + control.chunk_index(reader, previous);
+      auto* freed = op_->template array<std::uint64_t>(control.ring_freed) +
+                    control.chunk_index(reader, previous);
       const bool is_free = wait_until(group, *op_, {WaitSite::kRingFreed, reader, op_->tag()}, [&] {
-        return Memory::load_acquire_sys(freed);  // [sync:ring-freed] acquire: the reader's loads of this slot are over
+        return Memory::load_acquire_sys(
+            freed);  // [sync:ring-freed] acquire: the reader's loads of this slot are over
       });
       if (!is_free) return nullptr;
     }
@@ -42,7 +46,8 @@ class SlotRing {
     group.sync();
     if (group.thread_rank() == 0) {
       // [sync:ring-ready] release: the rows of the chunk. Acquired in await.
-      Memory::store_release_sys(ready + control.chunk_index(op_->rank(), chunk), std::uint64_t{op_->tag()});
+      Memory::store_release_sys(ready + control.chunk_index(op_->rank(), chunk),
+                                std::uint64_t{op_->tag()});
     }
   }
 
@@ -50,7 +55,8 @@ class SlotRing {
   template <Coop G>
   EP_HOST_DEVICE const std::byte* await(G group, int writer, std::int64_t chunk) const {
     const layout::ControlLayout& control = op_->control();
-    auto* ready = op_->template array<std::uint64_t>(control.ring_ready) + control.chunk_index(writer, chunk);
+    auto* ready =
+        op_->template array<std::uint64_t>(control.ring_ready) + control.chunk_index(writer, chunk);
     const bool is_ready = wait_until(group, *op_, {WaitSite::kRingReady, writer, op_->tag()}, [&] {
       return Memory::load_acquire_sys(ready);  // [sync:ring-ready] acquire
     });
@@ -65,7 +71,8 @@ class SlotRing {
     group.sync();
     if (group.thread_rank() == 0) {
       // [sync:ring-freed] release: this reader's loads of the slot. Acquired in acquire_slot.
-      Memory::store_release_sys(freed + control.chunk_index(op_->rank(), chunk), std::uint64_t{op_->tag()});
+      Memory::store_release_sys(freed + control.chunk_index(op_->rank(), chunk),
+                                std::uint64_t{op_->tag()});
     }
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Work is claimed by atomic tickets: lanes that get a smaller share of the wire take less of it, one resident channel
-// suffices to finish everything, and no lane ever waits for a higher ticket or for a particular channel.
+// Work is claimed by atomic tickets: lanes that get a smaller share of the wire take less of it,
+// one resident channel suffices to finish everything, and no lane ever waits for a higher ticket or
+// for a particular channel.
 #pragma once
 
 #include "primitives/op_context.h"
@@ -9,7 +10,8 @@
 
 namespace ep::primitives {
 
-/// One lane's view of a ticket counter. One atomic is always in flight ahead: its latency is hidden by the work.
+/// One lane's view of a ticket counter. One atomic is always in flight ahead: its latency is hidden
+/// by the work.
 template <Executor Exec>
 class TicketStream {
  public:

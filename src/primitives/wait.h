@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits: every one has a deadline, looks at the group's abort word and at the peer's liveness, and leaves a fault record.
+// Waits: every one has a deadline, looks at the group's abort word and at the peer's liveness, and
+// leaves a fault record.
 #pragma once
 
 #include "layout/control.h"
@@ -34,12 +35,14 @@ struct WaitFor {
 /// Polls between two looks at clock, abort word and liveness.
 inline constexpr int kPollsPerCheck = 64;
 
-/// Sets the abort word of every reachable peer and leaves the record there unless an earlier one exists.
+/// Sets the abort word of every reachable peer and leaves the record there unless an earlier one
+/// exists.
 template <Executor Exec>
 EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultRecord& record) {
   using Memory = typename Exec::Memory;
   for (int hop = 0; hop < op.num_ranks(); ++hop) {
-    const int rank = (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank
+    const int rank =
+        (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank
     auto* fault = op.template array_of<layout::FaultRecord>(rank, op.control().fault);
     if (Memory::compare_exchange_relaxed_sys(&fault->claimed, 0U, 1U)) {
       const layout::FaultRecord* source = &record;
@@ -57,8 +60,8 @@ EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultR
       Memory::store_release_sys(&fault->claimed, 2U);
     }
     // Relaxed: the record's own word orders its contents; this one only ends waits.
-    Memory::store_relaxed_sys(&op.template array_of<layout::Counter>(rank, op.control().abort)->value,
-                              std::uint64_t{1});
+    Memory::store_relaxed_sys(
+        &op.template array_of<layout::Counter>(rank, op.control().abort)->value, std::uint64_t{1});
   }
 }
 
@@ -107,11 +110,12 @@ class Poller {
  private:
   EP_HOST_DEVICE bool is_local() const { return wait_.peer == op_->rank(); }
 
-  // A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at most in a row:
-  // the lane that waits for the peer must be the one to report.
+  // A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at
+  // most in a row: the lane that waits for the peer must be the one to report.
   EP_HOST_DEVICE std::uint64_t limit_ns() const {
     const std::uint64_t timeout_ns = op_->params->timeout_ns;
-    return is_local() ? timeout_ns * (static_cast<std::uint64_t>(op_->num_ranks()) + 1) : timeout_ns;
+    return is_local() ? timeout_ns * (static_cast<std::uint64_t>(op_->num_ranks()) + 1)
+                      : timeout_ns;
   }
 
   EP_HOST_DEVICE void note_blocked(std::uint64_t word) {
@@ -157,8 +161,8 @@ EP_HOST_DEVICE bool poll_until(const OpContext<Exec>& op, const WaitFor& wait, R
   return true;
 }
 
-/// All threads of the group call; thread 0 polls, its acquire (inside `read`) holds for all. False if the group gave
-/// up: the caller returns without another side effect.
+/// All threads of the group call; thread 0 polls, its acquire (inside `read`) holds for all. False
+/// if the group gave up: the caller returns without another side effect.
 template <Executor Exec, Coop G, class Read>
 EP_HOST_DEVICE bool wait_until(G group, const OpContext<Exec>& op, const WaitFor& wait, Read read) {
   std::uint64_t is_done = 0;

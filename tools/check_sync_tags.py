@@ -19,14 +19,14 @@ DEFINERS = re.compile(r"src/primitives/(memory[^/]*|ptx\.cuh|row_pipe\.h)")
 
 CALL_TAIL = r"\s*(<[^;(){}]*>)?\s*\("
 ORDERED_CALL = re.compile(
-    r"\b(\w*(?:_release_|_acquire_|fence_)\w*)" + CALL_TAIL
+    r"\b(\w*(?:_release_|_acquire_|_acq_rel_|fence_)\w*)" + CALL_TAIL
     + r"|\b(memory_order(?:_|::)(?:release|acquire|acq_rel))\b")
 # What stands before a name that is declared, not called: a type, as in "void " or "T* ".
 DECLARATION_HEAD = re.compile(r"(?<!\w)(?!return |else |do |co_return |throw )[A-Za-z_][\w:]*(<[^;(){}]*>)?[*&]* +$")
 RELEASE_HALF = re.compile(
-    r"\b\w*(release|publish|fence)\w*" + CALL_TAIL + r"|\bmemory_order(_|::)(release|acq_rel)\b")
+    r"\b\w*(release|publish|fence|acq_rel)\w*" + CALL_TAIL + r"|\bmemory_order(_|::)(release|acq_rel)\b")
 ACQUIRE_HALF = re.compile(
-    r"\b\w*(acquire|await|wait)\w*" + CALL_TAIL + r"|\bmemory_order(_|::)(acquire|acq_rel)\b")
+    r"\b\w*(acquire|await|wait|acq_rel)\w*" + CALL_TAIL + r"|\bmemory_order(_|::)(acquire|acq_rel)\b")
 
 # A statement of more lines than this is no call with a tag at its end.
 MAX_STATEMENT_LINES = 8

@@ -154,7 +154,8 @@ Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint6
                                      ? op_status
                                      : layout::value_in(blocks[rank].head);
     if (status == layout::kAccepted) continue;
-    return Status(Errc::kInvalidArgument,
+    const bool is_memory = status == static_cast<std::uint32_t>(Rejection::kMemory);
+    return Status(is_memory ? Errc::kOutOfMemory : Errc::kInvalidArgument,
                   prefix + "rank " + std::to_string(rank) + " refused its call (" +
                       name_of(static_cast<Rejection>(status)) + "); no row was sent")
         .set_peer(rank);

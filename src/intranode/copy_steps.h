@@ -83,7 +83,7 @@ class CopyLane {
               layout::tag_in(Memory::load_acquire_sys(flag))};  // [sync:chunk] acquire
         });
     if (!is_here) return false;
-    pipe_.fence_acquired();
+    pipe_.fence_acquired();  // [sync:chunk] acquire, for the bulk loads that follow
     const auto* tokens =
         blocks_.template array<std::int32_t>(op_->rank(), layout::Section::kSrcTokens);
     // Only the pairs of this chunk: others of the source may not have landed.

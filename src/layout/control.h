@@ -78,33 +78,43 @@ struct alignas(kLineBytes) FaultRecord {
   std::uint64_t waited_ns = 0;
 };
 
-/// Offsets in bytes from the start of segment 0.
+/// Offsets in bytes from the start of segment 0. Arrays of peers are indexed by the rank that
+/// writes them; a *base* is the value of a counter at the end of the last operation: counters only
+/// grow.
 struct ControlLayout {
   ControlShape shape;
-  std::int64_t local = 0;    // LocalState
-  std::int64_t fault = 0;    // FaultRecord
-  std::int64_t abort = 0;    // Counter: not 0 ends every wait
-  std::int64_t ops = 0;      // OpAnnouncement[kNumBanks][num_ranks], written by each source
-  std::int64_t blocks = 0;   // BlockAnnouncement[kNumBanks][num_ranks], written by each source
-  std::int64_t counts = 0;   // int32[kNumBanks][num_ranks][max_columns], written by each source
-  std::int64_t totals = 0;   // int32[max_columns], local
-  std::int64_t arrived = 0;  // Counter[num_ranks]: pairs and records that landed, never reset
-  std::int64_t arrived_base =
-      0;  // u64[num_ranks], local: `arrived` at the end of the last operation
-  std::int64_t pulled =
-      0;  // Counter[num_ranks]: chunks whose reads by that rank ended, never reset
-  std::int64_t pulled_base = 0;  // u64[num_ranks], local
-  std::int64_t returned =
-      0;  // Counter[num_ranks]: pairs whose router gradient came back, never reset
-  std::int64_t returned_base = 0;  // u64[num_ranks], local
-  std::int64_t chunk_flags =
-      0;  // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk landed
-  std::int64_t ring_ready =
-      0;  // u64[num_ranks][max_chunks], at the reader: tag once the chunk is in its slot
-  std::int64_t ring_freed =
-      0;  // u64[num_ranks][max_chunks], at the writer: tag once the chunk was read
+
+  // Of this rank: LocalState, FaultRecord, Counter (not 0 ends every wait).
+  std::int64_t local = 0;
+  std::int64_t fault = 0;
+  std::int64_t abort = 0;
+
+  // Announcements: [kNumBanks][num_ranks] of OpAnnouncement, BlockAnnouncement, int32[max_columns].
+  std::int64_t ops = 0;
+  std::int64_t blocks = 0;
+  std::int64_t counts = 0;
+  // int32[max_columns]: this rank's own counts while they are summed up.
+  std::int64_t totals = 0;
+
+  // Counter[num_ranks] and its base, u64[num_ranks]: pairs and records that landed here; chunks of
+  // the peer's tokens whose rows here it has read; pairs whose router gradient came back.
+  std::int64_t arrived = 0;
+  std::int64_t arrived_base = 0;
+  std::int64_t pulled = 0;
+  std::int64_t pulled_base = 0;
+  std::int64_t returned = 0;
+  std::int64_t returned_base = 0;
+
+  // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk's rows landed here.
+  std::int64_t chunk_flags = 0;
+  // u64[num_ranks][max_chunks]: the epoch, once the chunk is in its slot (at the reader), once it
+  // was read (at the writer).
+  std::int64_t ring_ready = 0;
+  std::int64_t ring_freed = 0;
   std::int64_t control_bytes = 0;  // all of the above
-  std::int64_t ring_payload = 0;   // [num_ranks][ring_slots][kChunkTokens rows], at the reader
+
+  // [num_ranks][ring_slots][kChunkTokens rows], at the reader.
+  std::int64_t ring_payload = 0;
   std::int64_t ring_bytes = 0;
   std::int64_t total_bytes = 0;
 

@@ -16,10 +16,11 @@ EP_HOST_DEVICE constexpr int bank_of(std::uint64_t epoch) {
   return static_cast<int>(epoch % kNumBanks);
 }
 
-/// The low half of the epoch. It wraps after 2^32 operations; a stale word is at most kNumBanks
-/// operations old, so equal tags mean equal epochs. Memory starts as zero and the first epoch is 1.
+/// 1 to 2^32 - 1: memory starts as zero, which is no operation's tag. Tags repeat after 2^32 - 1
+/// operations; the words of a bank are at most kNumBanks operations old, so equal tags mean equal
+/// epochs.
 EP_HOST_DEVICE constexpr std::uint32_t tag_of(std::uint64_t epoch) {
-  return static_cast<std::uint32_t>(epoch);
+  return static_cast<std::uint32_t>(epoch % 0xffffffffU) + 1;
 }
 
 /// | 63..32 tag | 31..0 value |

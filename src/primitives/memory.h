@@ -59,6 +59,7 @@ struct HostMemory {
   static T fetch_add_relaxed_gpu(T* address, T value) {
     return ref(address).fetch_add(value, std::memory_order_relaxed);
   }
+  /// release and acquire
   template <class T>
   static T fetch_add_acq_rel_gpu(T* address, T value) {
     return ref(address).fetch_add(value, std::memory_order_acq_rel);

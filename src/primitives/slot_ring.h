@@ -2,9 +2,9 @@
 // The bounded ring through which an owner sends reduced rows to a token's rank, chunk by chunk.
 //
 // Chunk c uses slot c % ring_slots at the reader. Each chunk has two words of its own, `ready` at
-// the reader and `freed` at the writer, which carry the operation's tag: chunks may be read in any
-// order and nothing is ever reset. A writer waits only for the chunk that had its slot before; a
-// reader frees every chunk, also one that came without rows.
+// the reader and `freed` at the writer, which carry the operation's epoch: chunks may be read in
+// any order and nothing is ever reset. A writer waits only for the chunk that had its slot before;
+// a reader frees every chunk, also one that came without rows.
 #pragma once
 
 #include "primitives/wait.h"
@@ -29,7 +29,7 @@ class SlotRing {
     if (previous >= 0) {
       auto* freed = op_->template array<std::uint64_t>(control.ring_freed) +
                     control.chunk_index(reader, previous);
-      const bool is_free = wait_until(group, *op_, {WaitSite::kRingFreed, reader, op_->tag()}, [&] {
+      const bool is_free = wait_until(group, *op_, {WaitSite::kRingFreed, reader, op_->epoch}, [&] {
         return Memory::load_acquire_sys(
             freed);  // [sync:ring-freed] acquire: the reader's loads of this slot are over
       });
@@ -46,8 +46,7 @@ class SlotRing {
     group.sync();
     if (group.thread_rank() == 0) {
       // [sync:ring-ready] release: the rows of the chunk. Acquired in await.
-      Memory::store_release_sys(ready + control.chunk_index(op_->rank(), chunk),
-                                std::uint64_t{op_->tag()});
+      Memory::store_release_sys(ready + control.chunk_index(op_->rank(), chunk), op_->epoch);
     }
   }
 
@@ -57,7 +56,7 @@ class SlotRing {
     const layout::ControlLayout& control = op_->control();
     auto* ready =
         op_->template array<std::uint64_t>(control.ring_ready) + control.chunk_index(writer, chunk);
-    const bool is_ready = wait_until(group, *op_, {WaitSite::kRingReady, writer, op_->tag()}, [&] {
+    const bool is_ready = wait_until(group, *op_, {WaitSite::kRingReady, writer, op_->epoch}, [&] {
       return Memory::load_acquire_sys(ready);  // [sync:ring-ready] acquire
     });
     return is_ready ? op_->template array<std::byte>(control.ring_slot(writer, chunk)) : nullptr;
@@ -71,8 +70,7 @@ class SlotRing {
     group.sync();
     if (group.thread_rank() == 0) {
       // [sync:ring-freed] release: this reader's loads of the slot. Acquired in acquire_slot.
-      Memory::store_release_sys(freed + control.chunk_index(op_->rank(), chunk),
-                                std::uint64_t{op_->tag()});
+      Memory::store_release_sys(freed + control.chunk_index(op_->rank(), chunk), op_->epoch);
     }
   }
 

@@ -77,10 +77,10 @@ void HostLauncher::run(const Launch& launch) {
     channel.generation.notify_one();
   }
   channels_[0]->run(launch);
-  for (int polls = 1; num_running_.load(std::memory_order_acquire) > 0;
-       ++polls) {  // [sync:landed] acquire
-    primitives::back_off(polls);
-  }
+  const auto num_running = [this] {
+    return num_running_.load(std::memory_order_acquire);  // [sync:landed] acquire
+  };
+  for (int polls = 1; num_running() > 0; ++polls) primitives::back_off(polls);
 }
 
 }  // namespace ep::fabric

@@ -32,6 +32,8 @@ TARGET_P90 = 35
 TARGET_LONGEST = 80
 
 TEST_LINE = re.compile(r"\s*(TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P|RC_GTEST_(FIXTURE_)?PROP)\(")
+# A macro at file scope, which ctags takes for a function.
+MACRO_NAME = re.compile(r"[A-Z][A-Z0-9_]*")
 CTAGS = ["ctags", "--language-force=C++", "--kinds-C++=f", "--fields=+neSs", "--output-format=json",
          "-D", "RC_GTEST_PROP(suite,name,args)=void name args",
          "-D", "RC_GTEST_FIXTURE_PROP(suite,name,args)=void name args",
@@ -140,9 +142,10 @@ def collect_functions(root, paths):
             for path in paths}
     for tag in run_ctags(root, paths):
         path, line, end = tag["path"], tag["line"], tag.get("end")
-        if end is None or tag["name"].startswith("__anon"):
-            continue
         is_test = bool(TEST_LINE.match(code[path][line - 1]))
+        is_other_macro = MACRO_NAME.fullmatch(tag["name"]) and not is_test
+        if end is None or tag["name"].startswith("__anon") or is_other_macro:
+            continue
         name = tag["name"] + tag.get("signature", "") if is_test else tag["name"]
         yield Function(path, name, line, end, 0 if is_test else count_parameters(tag["signature"]),
                        nesting_of("\n".join(code[path][line - 1:end])),

@@ -20,6 +20,7 @@ class CheckFunctionSizeTest(CheckTest):
         self.write("src/intranode/a_roles.h",
                    function("template <Executor Exec, Coop G>\nEP_HOST_DEVICE void send_role(G group)", 60)
                    + function("EP_HOST_DEVICE void write_row(int row)", 30))
+        self.write("src/core/macro.cc", "DEFINE_ALL(A, b, c, d, e, f, g)\n" + function("void f()", 60))
         self.write("src/intranode/cuda.cu",
                    function("__global__ void __launch_bounds__(128, 1) k(const __grid_constant__ P p)", 25))
         self.write("tests/a_test.cc", function("TEST(Suite, Name)", 50))

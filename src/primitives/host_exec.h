@@ -37,8 +37,7 @@ class HostBulk {
   void wait_read() const {}
   void wait_all() const {}
   void fence() const {
-    if (store_ == RowStore::kStream)
-      stream_fence();  // [sync:row-stream] fence: rows before the release that follows
+    if (store_ == RowStore::kStream) stream_fence();  // rows before the release that follows
   }
   void fence_acquired() const {}
 
@@ -68,8 +67,7 @@ class HostRowReducer {
 
   /// Sums pushed so far are complete and precede the next release of this lane.
   void drain(SoloGroup /*group*/) const {
-    if (store_ == RowStore::kStream)
-      stream_fence();  // [sync:row-stream] fence: sums before the release that follows
+    if (store_ == RowStore::kStream) stream_fence();  // sums before the release that follows
   }
 
  private:
@@ -103,7 +101,7 @@ struct HostExec {
   }
   static bool is_gone(const void* flags, int peer) {
     // [sync:gone] acquire: everything the peer wrote before it left. Released in
-    // fabric/host/arena.cc.
+    // fabric/host/arena_state.cc.
     return static_cast<const std::atomic<std::uint32_t>*>(flags)[peer].load(
                std::memory_order_acquire) != 0;
   }

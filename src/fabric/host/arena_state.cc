@@ -102,7 +102,7 @@ std::shared_ptr<Mapping>& ArenaState::mapping(int peer, int segment) {
   return mappings_[table_index(peer, segment)];
 }
 
-// relaxed, here and in mark_gone: the flag publishes nothing.
+// relaxed: only this thread's own decisions follow from it.
 bool ArenaState::is_gone(int peer) const {
   return gone_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed) != 0;
 }
@@ -375,7 +375,8 @@ bool ArenaState::note_answer(int peer, const ArenaMessage& message) {
 
 void ArenaState::mark_gone(int peer) {
   const std::lock_guard lock(mutex_);
-  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_relaxed);
+  // The end of the peer's connection came after everything that it wrote.
+  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);  // [sync:gone] release
   changed_.notify_all();
 }
 

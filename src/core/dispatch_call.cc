@@ -13,7 +13,8 @@
 namespace ep::core {
 namespace {
 
-constexpr std::int64_t kMaxCapacity = std::numeric_limits<std::uint32_t>::max();
+// Row numbers travel as 32-bit words.
+constexpr std::int64_t kMaxCapacity = std::numeric_limits<std::int32_t>::max();
 constexpr int kMaxAlignment = 1 << 20;
 
 void announce_tensor(layout::BlockAnnouncement& block,
@@ -263,6 +264,11 @@ Status DispatchCall::allocate_output(Tensor& output,
 }
 
 Status DispatchCall::allocate(std::int64_t num_rows) {
+  if (num_rows > kMaxCapacity) {
+    return Status(Errc::kUnsupported, "dispatch: " + std::to_string(num_rows) +
+                                          " rows to receive, at most " +
+                                          std::to_string(kMaxCapacity) + " are possible");
+  }
   GroupState& state = call_.state();
   const DispatchInput& input = request_.input;
   const DispatchBuffers& given = request_.options.out;

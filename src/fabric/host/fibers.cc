@@ -68,9 +68,8 @@ class KeptStack {
 void* this_sanitizer_fiber() { return __tsan_get_current_fiber(); }
 void* make_sanitizer_fiber() { return __tsan_create_fiber(0); }
 void destroy_sanitizer_fiber(void* fiber) { __tsan_destroy_fiber(fiber); }
-// No synchronisation: roles of one channel must order their accesses as roles of different channels
-// do.
-void announce_switch(void* fiber) { __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync); }
+// A switch orders: what races between roles shows between channels, which are threads.
+void announce_switch(void* fiber) { __tsan_switch_to_fiber(fiber, 0); }
 #else
 void* this_sanitizer_fiber() { return nullptr; }
 void* make_sanitizer_fiber() { return nullptr; }

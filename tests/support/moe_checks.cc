@@ -172,12 +172,15 @@ std::string check_expert_weight(const Oracle& oracle,
 std::string check_row(const Oracle& oracle,
                       int rank,
                       const DispatchOutput& output,
-                      std::int64_t index) {
+                      std::int64_t index,
+                      const DispatchCheck& check) {
   const Problem& problem = oracle.problem();
   const ExpectedRow& row = oracle.rank(rank).rows[to_size(index)];
   if (row.is_padding) return check_padding_row(problem, output, index);
   const PayloadId id{.src_rank = row.src_rank, .token = row.token, .call = problem.call};
-  std::string wrong = row_mismatch(row_of(output.x.view(), index), id);
+  PayloadId x_id = id;
+  if (check.is_x_expanded) x_id.token = 0;
+  std::string wrong = row_mismatch(row_of(output.x.view(), index), x_id);
   if (wrong.empty() && problem.num_scales > 0)
     wrong = scales_mismatch(row_of(output.scales.view(), index), id);
   if (!wrong.empty()) return wrong;
@@ -246,7 +249,7 @@ std::string check_dispatch(const Oracle& oracle,
   if (!wrong.empty()) return wrong;
   const std::int64_t num_kept = oracle.rank(rank).num_kept();
   for (std::int64_t row = 0; row < num_kept;) {
-    wrong = check_row(oracle, rank, output, row);
+    wrong = check_row(oracle, rank, output, row, check);
     if (!wrong.empty()) return "row " + std::to_string(row) + ": " + wrong;
     row = row == num_kept - 1 ? num_kept : std::min(row + check.row_step, num_kept - 1);
   }

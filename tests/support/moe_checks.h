@@ -19,8 +19,9 @@ namespace ep::test {
 std::span<std::byte> bytes_of(const TensorView& view);
 
 struct DispatchCheck {
-  std::int64_t row_step = 1;  ///< every how many rows are looked at; the last ones always
-  bool has_topk_idx = true;   ///< kFlat: false for what returns no topk_idx
+  std::int64_t row_step = 1;   ///< every how many rows are looked at; the last ones always
+  bool has_topk_idx = true;    ///< kFlat: false for what returns no topk_idx
+  bool is_x_expanded = false;  ///< every row of x is the row of token 0
 };
 
 /// Everything in `output`: shapes, sizes, counts, offsets, rows, scales, topk_idx, topk_weights,

@@ -22,19 +22,27 @@ RankInputs::RankInputs(const Problem& problem, int rank, const InputStrides& str
       rank_(rank),
       strides_(strides),
       num_tokens_(problem.routing.ranks[to_size(rank)].num_tokens) {
-  const std::int64_t x_stride = problem.row_bytes() + strides.row_gap_bytes;
-  x_.resize(to_size(strides.first_row_bytes + num_tokens_ * x_stride));
-  scales_.resize(to_size(num_tokens_ * problem.scales_bytes()));
+  fill_rows();
+  fill_topk();
+}
+
+std::int64_t RankInputs::x_stride_bytes() const {
+  return strides_.is_x_expanded ? 0 : problem_.row_bytes() + strides_.row_gap_bytes;
+}
+
+void RankInputs::fill_rows() {
+  const std::int64_t row_bytes = problem_.row_bytes();
+  x_.resize(to_size(strides_.first_row_bytes + num_tokens_ * x_stride_bytes() + row_bytes));
+  scales_.resize(to_size(num_tokens_ * problem_.scales_bytes()));
   poison(x_, Poison::kNan);
   for (std::int64_t token = 0; token < num_tokens_; ++token) {
-    const PayloadId id{.src_rank = rank, .token = token, .call = problem.call};
-    std::byte* row = x_.data() + strides.first_row_bytes + token * x_stride;
-    fill_row({row, to_size(problem.row_bytes())}, id);
-    fill_scales(std::span(scales_).subspan(to_size(token * problem.scales_bytes()),
-                                           to_size(problem.scales_bytes())),
+    const PayloadId id{.src_rank = rank_, .token = token, .call = problem_.call};
+    std::byte* row = x_.data() + strides_.first_row_bytes + token * x_stride_bytes();
+    if (token == 0 || !strides_.is_x_expanded) fill_row({row, to_size(row_bytes)}, id);
+    fill_scales(std::span(scales_).subspan(to_size(token * problem_.scales_bytes()),
+                                           to_size(problem_.scales_bytes())),
                 id);
   }
-  fill_topk();
 }
 
 std::int64_t RankInputs::topk_position(std::int64_t token, int k) const {
@@ -82,7 +90,7 @@ DispatchInput RankInputs::views() const {
   DispatchInput input;
   input.x = ConstTensorView(x_.data() + strides_.first_row_bytes, problem_.dtype,
                             {num_tokens_, problem_.hidden});
-  input.x.strides[0] += strides_.row_gap_bytes / size_of(problem_.dtype);
+  input.x.strides[0] = x_stride_bytes() / size_of(problem_.dtype);
   if (problem_.num_scales > 0) {
     input.scales =
         ConstTensorView(scales_.data(), problem_.scale_dtype, {num_tokens_, problem_.num_scales});

@@ -16,6 +16,7 @@ namespace ep::test {
 struct InputStrides {
   std::int64_t row_gap_bytes = 0;    ///< behind each row of x; a multiple of 16
   std::int64_t first_row_bytes = 0;  ///< before the first row of x; a multiple of 16
+  bool is_x_expanded = false;        ///< all rows of x are the row of token 0, at stride 0
   bool is_topk_transposed = false;   ///< topk_idx and topk_weights stored as [K, T]
   std::int64_t topk_gap_elems = 0;   ///< behind each stored row of topk_idx and topk_weights
 };
@@ -34,7 +35,9 @@ class RankInputs {
  private:
   ConstTensorView topk_view(const std::byte* elements, DType dtype) const;
   std::int64_t topk_position(std::int64_t token, int k) const;
+  void fill_rows();
   void fill_topk();
+  std::int64_t x_stride_bytes() const;
 
   const Problem& problem_;
   int rank_;

@@ -126,6 +126,17 @@ std::vector<RankReport> check_problem(const Problem& problem, const GroupBody& b
   return check_group({.num_ranks = problem.routing.num_ranks()}, config_for(problem), body);
 }
 
+std::vector<RankReport> check_problems(const std::vector<Problem>& problems,
+                                       const ProblemBody& body,
+                                       const RanksOptions& options) {
+  RanksOptions with_ranks = options;
+  with_ranks.num_ranks = problems.front().routing.num_ranks();
+  const std::vector<Oracle> oracles(problems.begin(), problems.end());
+  return check_group(with_ranks, config_for(problems), [&](RankContext& context, Group& group) {
+    for (const Oracle& oracle : oracles) body(context, group, oracle);
+  });
+}
+
 void poison_pool(RankContext& context, Group& group, std::int64_t bytes) {
   auto tensor = group.allocate(DType::kUInt8, {bytes});
   if (context.expect_ok(tensor.status(), "poison_pool"))

@@ -29,6 +29,14 @@ std::vector<RankReport> check_group(const RanksOptions& options,
 /// check_group with threads, one per rank of the problem, and its maxima.
 std::vector<RankReport> check_problem(const Problem& problem, const GroupBody& body);
 
+using ProblemBody = std::function<void(RankContext&, Group&, const Oracle&)>;
+
+/// One group for all problems, which have as many ranks as the first; the body runs on each in
+/// turn.
+std::vector<RankReport> check_problems(const std::vector<Problem>& problems,
+                                       const ProblemBody& body,
+                                       const RanksOptions& options = {});
+
 /// Fills the pool's free memory with poison, so that what an operation does not write shows.
 void poison_pool(RankContext& context, Group& group, std::int64_t bytes);
 

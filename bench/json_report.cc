@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// JSON lines; the keys are a contract (bench/README.md).
+#include "bench/report.h"
+
+#include "bench/file_bytes.h"
+
+#include <ep/sm_budget.h>
+#include <ep/version.h>
+
+#include <nlohmann/json.hpp>
+
+#include <array>
+#include <cinttypes>
+#include <cstdio>
+#include <ctime>
+#include <optional>
+
+namespace ep::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+std::string hex_of(std::uint64_t value) {
+  std::array<char, 24> text{};
+  std::snprintf(text.data(), text.size(), "%016" PRIx64, value);
+  return text.data();
+}
+
+void add_configuration(Json& line, const Job& job, const OpSummary& op) {
+  const Options& options = job.options;
+  line["op"] = op.name;
+  line["backend"] = option_name_of(options.backend);
+  line["ranks"] = options.ranks;
+  line["lsa_size"] = options.lsa_size.value_or(options.ranks);
+  line["tokens"] = options.tokens;
+  line["hidden"] = options.hidden;
+  line["topk"] = options.topk;
+  line["experts"] = options.experts;
+  line["dtype"] = option_name_of(op.dtype);
+  line["layout"] = option_name_of(options.layout);
+  line["sms"] = resolved_sms(options);
+  line["mode"] = name_of(options.mode);
+  line["routing"] = name_of(options.routing);
+}
+
+void add_figures(Json& line, const OpSummary& op) {
+  const auto micros = [&op](double Stats::*value) {
+    return op.micros ? Json((*op.micros).*value) : Json(nullptr);
+  };
+  line["median_us"] = micros(&Stats::median);
+  line["p10_us"] = micros(&Stats::p10);
+  line["p90_us"] = micros(&Stats::p90);
+  line["p99_us"] = micros(&Stats::p99);
+  line["logical_gbps"] = or_null(op.logical_gbps);
+  line["moved_gbps"] = or_null(op.moved_gbps);
+  line["fraction_of_memcpy"] = or_null(op.fraction_of_memcpy);
+  line["rows_checked"] = op.check.checked;
+  line["rows_wrong"] = op.check.wrong;
+  line["output_hash"] = op.output_hash ? Json(hex_of(*op.output_hash)) : Json(nullptr);
+}
+
+}  // namespace
+
+int resolved_sms(const Options& options) {
+  if (options.sms) return *options.sms;
+  if (const int of_process = SmBudget::process_default(); of_process > 0) return of_process;
+  return suggest_num_sms({.num_ranks = options.ranks,
+                          .num_tokens = options.tokens,
+                          .hidden_bytes = options.hidden * size_of(options.dtype),
+                          .topk = options.topk});
+}
+
+std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_bytes) {
+  Json line;
+  add_configuration(line, job, op);
+  const std::optional<std::int64_t> capacity = plan_buffers(job).capacity;
+  line["capacity"] = or_null(capacity);
+  line["placement"] = name_of(job.options.placement);
+  add_figures(line, op);
+  line["arena_bytes"] = arena_bytes;
+  line["date"] = utc_now();
+  line["device"] = job.host.cpu;
+  line["driver"] = nullptr;
+  line["clocks"] = or_null(job.host.clock_mhz);
+  line["commit"] = std::string(git_commit());
+  return line.dump();
+}
+
+Status write_json(const Job& job, const Summary& summary) {
+  if (!job.options.json) return {};
+  std::string lines;
+  for (const OpSummary& op : summary.ops) lines += json_line(job, op, summary.arena_bytes) + "\n";
+  if (*job.options.json != "-") return write_file(*job.options.json, lines);
+  std::fputs(lines.c_str(), stdout);
+  std::fflush(stdout);
+  return {};
+}
+
+}  // namespace ep::bench

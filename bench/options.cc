@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parses with CLI11; every error of the parser is exit code 2.
+#include "bench/options.h"
+
+#include "base/check.h"
+#include "base/env.h"
+
+#include <ep/sm_budget.h>
+#include <ep/version.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <ostream>
+
+namespace ep::bench {
+namespace {
+
+constexpr int kMaxRanks = 1024;
+constexpr int kMaxTopk = 32;
+constexpr int kMaxExperts = 1 << 16;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
+constexpr int kMaxIters = 10'000'000;
+constexpr std::int64_t kRowGranuleBytes = 16;
+constexpr int kMillisPerSecond = 1000;
+
+template <class T>
+using Names = std::map<std::string, T>;
+
+const Names<Backend> kBackends = {{"host", Backend::kHost}, {"cuda", Backend::kCuda}};
+const Names<DType> kDTypes = {{"bf16", DType::kBf16},
+                              {"fp16", DType::kFp16},
+                              {"fp32", DType::kFp32},
+                              {"fp8", DType::kFp8E4M3},
+                              {"int8", DType::kInt8}};
+const Names<Layout> kLayouts = {{"flat", Layout::kFlat}, {"expert_major", Layout::kExpertMajor}};
+const Names<Launch> kLaunches = {{"fork", Launch::kFork}, {"threads", Launch::kThreads}};
+const Names<Mode> kModes = {{"eager", Mode::kEager}, {"graph", Mode::kGraph}};
+const Names<RoutingReuse> kRoutings = {{"fresh", RoutingReuse::kFresh},
+                                       {"cached", RoutingReuse::kCached}};
+const Names<Placement> kPlacements = {{"arena", Placement::kArena},
+                                      {"outside", Placement::kOutside}};
+
+template <class T>
+const char* name_in(const Names<T>& names, T value) {
+  for (const auto& [name, named] : names) {
+    if (named == value) return name.c_str();
+  }
+  return "?";
+}
+
+template <class T>
+void add_choice(CLI::App& app,
+                const char* name,
+                T& value,
+                const Names<T>& names,
+                const char* help) {
+  app.add_option(name, value, help)
+      ->transform(CLI::CheckedTransformer(names).description(""))
+      ->option_text([&] {
+        std::string text = "{";
+        for (const auto& [spelling, named] : names) {
+          text += (text.size() > 1 ? "|" : "") + spelling;
+        }
+        return text + "} default " + name_in(names, value);
+      }());
+}
+
+template <class T>
+CLI::Option* add_number(CLI::App& app, const char* name, T& value, T min, T max) {
+  return app.add_option(name, value)->check(CLI::Range(min, max).description(""));
+}
+
+void add_shape_options(CLI::App& app, Options& options) {
+  add_number(app, "--ranks", options.ranks, 1, kMaxRanks)
+      ->description("Processes or threads that dispatch to each other, default 2");
+  app.add_option("--lsa-size", options.lsa_size, "Ranks that reach each other by load and store");
+  add_number(app, "--tokens", options.tokens, std::int64_t{0}, kMaxTokens)
+      ->description("Tokens per rank, default 1024");
+  add_number(app, "--hidden", options.hidden, std::int64_t{1}, kMaxHidden)
+      ->description("Elements per row, a multiple of 16 bytes, default 2048");
+  add_number(app, "--topk", options.topk, 1, kMaxTopk)
+      ->description("Experts per token, default 4");
+  add_number(app, "--experts", options.experts, 1, kMaxExperts)->description("Default 32");
+  add_choice(app, "--dtype", options.dtype, kDTypes, "Rows that are dispatched");
+  add_choice(app, "--layout", options.layout, kLayouts, "Of the received rows");
+  add_number(app, "--align", options.align, 1, 1 << 20)
+      ->description("expert_major: rows of an expert are padded to a multiple of this");
+}
+
+void add_run_options(CLI::App& app, Options& options) {
+  add_choice(app, "--backend", options.backend, kBackends, "Executor");
+  app.add_option("--sms", options.sms, "Channels per rank, default chosen by the library")
+      ->check(CLI::Range(1, SmBudget::kMaxSms).description(""));
+  add_number(app, "--iters", options.iters, 1, kMaxIters)->description("Timed, default 20");
+  add_number(app, "--warmup", options.warmup, 0, kMaxIters)->description("Not timed, default 3");
+  add_choice(app, "--launch", options.launch, kLaunches, "Ranks are processes or threads");
+  add_choice(app, "--mode", options.mode, kModes, "How operations are issued");
+  add_choice(app, "--routing", options.routing, kRoutings, "New or repeated routing");
+  add_choice(app, "--placement", options.placement, kPlacements, "Where expert rows lie");
+}
+
+void add_input_options(CLI::App& app, Options& options) {
+  app.add_option("--text", options.text, "File whose words are the tokens (moe: a novel)");
+  app.add_option("--trace", options.trace, "File of recorded routing: CSV or .ept")
+      ->excludes("--text");
+  app.add_option("--record", options.record, "Writes the routing to a file that --trace reads");
+  app.add_option("--seed", options.seed, "Of rows, router and experts, default 1");
+  app.add_flag("--exact", options.exact, "Values whose sums are exact in the dtype");
+  app.add_option("--json", options.json, "Writes a line per operation to a file, - is stdout");
+}
+
+std::string parse_capacity(const std::string& text, Capacity& capacity) {
+  if (text == "auto") {
+    capacity = {.kind = Capacity::Kind::kAuto, .rows = 0};
+    return {};
+  }
+  const Result<std::int64_t> rows =
+      base::parse_int("--capacity", text, {.min = 1, .max = std::numeric_limits<int>::max()});
+  if (!rows.ok()) return rows.status().message() + ", or auto";
+  capacity = {.kind = Capacity::Kind::kRows, .rows = *rows};
+  return {};
+}
+
+void add_limit_options(CLI::App& app, Options& options) {
+  app.add_option_function<std::string>(
+      "--capacity",
+      [&options](const std::string& text) {
+        const std::string error = parse_capacity(text, options.capacity);
+        if (!error.empty()) throw CLI::ValidationError("--capacity", error);
+      },
+      "Static rows of the receive tensors: a number, or auto for the most that can arrive");
+  app.add_option_function<std::string>(
+      "--timeout",
+      [&options](const std::string& text) {
+        const auto timeout = base::parse_seconds("--timeout", text);
+        if (!timeout.ok()) throw CLI::ValidationError("--timeout", timeout.status().message());
+        options.timeout = *timeout;
+      },
+      "Seconds until a wait for a peer ends, default EP_TIMEOUT, else 10");
+}
+
+void add_command(CLI::App& app, Options& options, Command command, const char* help) {
+  CLI::App* subcommand = app.add_subcommand(name_of(command), help);
+  subcommand->set_help_flag();  // --help falls through to the program, which has all options
+  subcommand->fallthrough();
+  subcommand->callback([&options, command] { options.command = command; });
+}
+
+void add_everything(CLI::App& app, Options& options) {
+  app.set_version_flag("--version", std::string(version()) + " " + std::string(git_commit()));
+  app.require_subcommand(1);
+  add_command(app, options, Command::kMoe, "A MoE layer over a real text, every row checked");
+  add_command(app, options, Command::kDispatch, "Tokens to their experts, every row checked");
+  add_command(app, options, Command::kCombine, "Expert rows back to their tokens, checked");
+  add_command(app, options, Command::kInfo, "Machine, versions and memory plan; runs nothing");
+  add_shape_options(app, options);
+  add_run_options(app, options);
+  add_input_options(app, options);
+  add_limit_options(app, options);
+}
+
+Given given_of(const CLI::App& app) {
+  const auto is_given = [&app](const char* name) { return app.count(name) > 0; };
+  return {.ranks = is_given("--ranks"),
+          .tokens = is_given("--tokens"),
+          .topk = is_given("--topk"),
+          .experts = is_given("--experts"),
+          .iters = is_given("--iters"),
+          .launch = is_given("--launch")};
+}
+
+Status default_timeout(std::chrono::milliseconds& timeout) {
+  EP_TRY_ASSIGN(const auto from_env, base::env_seconds(base::EnvVar::kTimeout));
+  timeout = from_env.value_or(timeout);
+  return {};
+}
+
+Status invalid(const std::string& message) {
+  return Status(Errc::kInvalidArgument, message);
+}
+
+Status unsupported(const std::string& message) {
+  return Status(Errc::kUnsupported, message);
+}
+
+Status validate_topology(const Options& options) {
+  if (options.backend == Backend::kCuda) return unsupported("--backend cuda: only host runs yet");
+  if (options.mode == Mode::kGraph) return unsupported("--mode graph needs --backend cuda");
+  if (!options.lsa_size) return {};
+  const std::string values = "--lsa-size " + std::to_string(*options.lsa_size) + ", --ranks " +
+                             std::to_string(options.ranks);
+  if (*options.lsa_size < 1 || *options.lsa_size > options.ranks) {
+    return invalid(values + ": must be 1 to the number of ranks");
+  }
+  if (*options.lsa_size < options.ranks) {
+    return unsupported(values + ": several teams are not supported yet");
+  }
+  return {};
+}
+
+}  // namespace
+
+Status validate(const Options& options) {
+  EP_TRY(validate_topology(options));
+  if (options.topk > options.experts) {
+    return invalid("--topk " + std::to_string(options.topk) + " is above --experts " +
+                   std::to_string(options.experts));
+  }
+  const std::int64_t row_bytes = options.hidden * size_of(options.dtype);
+  if (row_bytes % kRowGranuleBytes != 0) {
+    return invalid("--hidden " + std::to_string(options.hidden) + " of --dtype " +
+                   option_name_of(options.dtype) + " is " + std::to_string(row_bytes) +
+                   " bytes, must be a multiple of " + std::to_string(kRowGranuleBytes));
+  }
+  if (options.align > 1 && options.layout == Layout::kFlat) {
+    return invalid("--align " + std::to_string(options.align) + " needs --layout expert_major");
+  }
+  return {};
+}
+
+std::variant<Options, ExitCode> parse_options(int argc,
+                                              const char* const* argv,
+                                              std::ostream& out,
+                                              std::ostream& err) {
+  Options options;
+  if (const Status status = default_timeout(options.timeout); !status.ok()) {
+    err << "ep-bench: " << status.to_string() << "\n";
+    return ExitCode::kUsage;
+  }
+  CLI::App app("Measures and checks MoE dispatch and combine.", "ep-bench");
+  add_everything(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error, out, err) == 0 ? ExitCode::kRight : ExitCode::kUsage;
+  }
+  options.given = given_of(app);
+  return options;
+}
+
+const char* name_of(Command command) {
+  switch (command) {
+    case Command::kMoe:
+      return "moe";
+    case Command::kDispatch:
+      return "dispatch";
+    case Command::kCombine:
+      return "combine";
+    case Command::kInfo:
+      return "info";
+  }
+  return "?";
+}
+
+const char* name_of(Mode mode) {
+  return name_in(kModes, mode);
+}
+const char* name_of(RoutingReuse routing) {
+  return name_in(kRoutings, routing);
+}
+const char* name_of(Placement placement) {
+  return name_in(kPlacements, placement);
+}
+const char* name_of(Launch launch) {
+  return name_in(kLaunches, launch);
+}
+const char* option_name_of(DType dtype) {
+  return name_in(kDTypes, dtype);
+}
+const char* option_name_of(Layout layout) {
+  return name_in(kLayouts, layout);
+}
+const char* option_name_of(Backend backend) {
+  return name_in(kBackends, backend);
+}
+
+}  // namespace ep::bench

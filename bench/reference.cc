@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over elements; each adds to a value and to the bound of its error.
+#include "bench/reference.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace ep::bench {
+namespace {
+
+/// Largest relative error of one fp32 operation.
+constexpr double kFloatError = 1.0 / 16'777'216.0;
+/// Dequantisation, a * x, + b.
+constexpr double kExpertOps = 3;
+
+/// Adding `value` to a sum in fp32: the error so far, the addend's and that of the operation.
+void add(double& sum, double& error, double value, double value_error) {
+  sum += value;
+  error += value_error;
+  error += kFloatError * (std::fabs(sum) + error);
+}
+
+}  // namespace
+
+Reference::Reference(const Config& config, std::span<const ExpertFunction> experts)
+    : config_(config),
+      experts_(experts),
+      out_dtype_(expert_dtype_of(config.dtype)),
+      narrow_(static_cast<std::size_t>(config.hidden)),
+      input_(narrow_.size()) {}
+
+void Reference::compute(const RowView& input, std::span<const Term> terms) {
+  widen_input(input);
+  clear(total_);
+  int num_hops = 0;
+  for (std::size_t t = 0; t < terms.size(); ++t) {
+    if (t == 0 || terms[t].rank != terms[t - 1].rank) clear(hop_);
+    add_term(terms[t]);
+    if (t + 1 < terms.size() && terms[t + 1].rank == terms[t].rank) continue;
+    round_sum(hop_);
+    add_hop();
+    ++num_hops;
+  }
+  // One hop's sum is a number of the type already.
+  if (num_hops > 1) round_sum(total_);
+}
+
+void Reference::widen_input(const RowView& input) {
+  widen_row({.dtype = input.dtype, .bytes = input.bytes, .scales = {}}, narrow_);
+  for (std::size_t i = 0; i < input_.size(); ++i) input_[i] = static_cast<double>(narrow_[i]);
+  if (input.scales.empty()) return;
+  for (std::size_t i = 0; i < input_.size(); ++i) {
+    input_[i] *= static_cast<double>(input.scales[i / static_cast<std::size_t>(kScaleBlock)]);
+  }
+}
+
+void Reference::clear(Sum& sum) const {
+  sum.value.assign(input_.size(), 0.0);
+  sum.error.assign(input_.size(), 0.0);
+}
+
+void Reference::add_term(const Term& term) {
+  const ExpertFunction& function = experts_[static_cast<std::size_t>(term.expert)];
+  const auto scale = static_cast<double>(function.scale);
+  const auto shift = static_cast<double>(function.shift);
+  const auto weight = static_cast<double>(term.weight);
+  const bool is_rounded = config_.layout == Layout::kExpertMajor && out_dtype_ != DType::kFp32;
+  for (std::size_t i = 0; i < input_.size(); ++i) {
+    const double product = scale * input_[i];
+    const double row = product + shift;
+    double row_error = kExpertOps * kFloatError * (std::fabs(product) + std::fabs(shift));
+    if (is_rounded) row_error += half_ulp(out_dtype_, std::fabs(row) + row_error);
+    const double error =
+        std::fabs(weight) * (row_error + kFloatError * (std::fabs(row) + row_error));
+    add(hop_.value[i], hop_.error[i], weight * row, error);
+  }
+}
+
+void Reference::round_sum(Sum& sum) const {
+  if (out_dtype_ == DType::kFp32) return;  // the additions have rounded already
+  for (std::size_t i = 0; i < sum.value.size(); ++i) {
+    sum.error[i] += half_ulp(out_dtype_, std::fabs(sum.value[i]) + sum.error[i]);
+  }
+}
+
+void Reference::add_hop() {
+  for (std::size_t i = 0; i < total_.value.size(); ++i) {
+    add(total_.value[i], total_.error[i], hop_.value[i], hop_.error[i]);
+  }
+}
+
+std::optional<Mismatch> Reference::compare(std::span<const std::byte> row) {
+  widen_row({.dtype = out_dtype_, .bytes = row, .scales = {}}, narrow_);
+  for (std::size_t i = 0; i < narrow_.size(); ++i) {
+    const auto actual = static_cast<double>(narrow_[i]);
+    const double tolerance = config_.exact ? 0.0 : total_.error[i];
+    const bool is_minus_zero = config_.exact && actual == 0 && std::signbit(actual);
+    // Written so that a NaN is a mismatch.
+    if (std::fabs(actual - total_.value[i]) <= tolerance && !is_minus_zero) continue;
+    return Mismatch{.elem = static_cast<std::int64_t>(i),
+                    .expected = total_.value[i],
+                    .tolerance = tolerance,
+                    .actual = actual};
+  }
+  return std::nullopt;
+}
+
+}  // namespace ep::bench

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Figures as JSON lines and as tables for people.
+#pragma once
+
+#include "bench/buffer_plan.h"
+#include "bench/job.h"
+#include "bench/summary.h"
+
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace ep::bench {
+
+/// Channels per rank: the option, else what the library takes for this shape.
+int resolved_sms(const Options& options);
+
+/// One line with every key of bench/README.md, null where it has no meaning.
+std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_bytes);
+
+/// Writes the lines to the file that --json names; - is stdout. Nothing without --json.
+Status write_json(const Job& job, const Summary& summary);
+
+/// What a person wants to see; the last line of moe is "N rows checked, W wrong".
+void print_report(const Job& job,
+                  const BufferPlan& plan,
+                  const std::vector<RankResult>& ranks,
+                  const Summary& summary,
+                  std::ostream& out);
+
+/// "1,234,567".
+std::string with_commas(std::int64_t value);
+
+}  // namespace ep::bench

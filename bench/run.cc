@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every rank does, and the report of rank 0.
+#include "bench/run.h"
+
+#include "bench/info.h"
+#include "bench/launch.h"
+#include "bench/measure.h"
+#include "bench/report.h"
+
+#include "base/check.h"
+
+#include <iostream>
+#include <string>
+
+namespace ep::bench {
+namespace {
+
+/// With --json - stdout belongs to the JSON lines.
+std::ostream& report_stream(const Options& options) {
+  return options.json == "-" ? std::cerr : std::cout;
+}
+
+/// How many ranks a launcher has started is known only now.
+Result<Job> job_of_scope(const Job& job, const RankScope& scope) {
+  if (job.trace && scope.num_ranks != job.trace->num_ranks) {
+    return Status(Errc::kInvalidArgument, std::to_string(scope.num_ranks) +
+                                              " ranks, but the trace has " +
+                                              std::to_string(job.trace->num_ranks));
+  }
+  Job own = job;
+  own.options.ranks = scope.num_ranks;
+  EP_TRY(validate(own.options));
+  return own;
+}
+
+Result<RankResult> run_rank(const Job& job, const BufferPlan& plan, RankScope& scope) {
+  EP_TRY_ASSIGN(const auto group, Group::create(scope.bootstrap, group_config_of(job, plan)));
+  EP_TRY_ASSIGN(const auto workload, Workload::create(job, plan, *group));
+  EP_TRY_ASSIGN(const auto baseline, MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
+                                                                    .num_sets = plan.num_copy_sets,
+                                                                    .num_threads = resolved_sms(job.options)}));
+  return measure(job, scope, *group, *workload, *baseline);
+}
+
+/// The exit code of a run whose operations all succeeded.
+Result<ExitCode> run_and_report(const Job& shared_job, RankScope& scope) {
+  EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
+  const BufferPlan plan = plan_buffers(job);
+  EP_TRY_ASSIGN(const RankResult mine, run_rank(job, plan, scope));
+  EP_TRY_ASSIGN(const auto results,
+                gather_results(mine, scope.bootstrap, job.options.timeout));
+  const Summary summary = summarise(job.options, results);
+  if (scope.rank == 0) {
+    print_report(job, plan, results, summary, report_stream(job.options));
+    EP_TRY(write_json(job, summary));
+  }
+  return summary.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
+}
+
+ExitCode rank_main(const Job& job, RankScope& scope) {
+  const Result<ExitCode> code = run_and_report(job, scope);
+  if (code.ok()) return *code;
+  scope.meeting.leave();
+  std::string message = code.status().to_string();
+  if (const std::string obituary = scope.meeting.obituary(); !obituary.empty()) {
+    message += " (" + obituary + ")";
+  }
+  print_rank_error(scope.rank, message);
+  return exit_code_of(code.status());
+}
+
+ExitCode fail(const Status& status) {
+  std::cerr << "ep-bench: " << status.to_string() << std::endl;
+  return exit_code_of(status);
+}
+
+Status record(const Job& job) {
+  if (!job.options.record) return {};
+  const auto routing = job.make_routing();
+  const int num_steps = routing->num_recorded_steps().value_or(plan_buffers(job).num_sets);
+  return write_trace(record_trace(*routing, num_steps), *job.options.record);
+}
+
+}  // namespace
+
+ExitCode run(const Options& options) {
+  const Result<Job> job = make_job(options);
+  if (!job.ok()) return fail(job.status());
+  if (options.command == Command::kInfo) {
+    const Status status = run_info(*job, report_stream(options));
+    return status.ok() ? ExitCode::kRight : fail(status);
+  }
+  if (const Status status = record(*job); !status.ok()) return fail(status);
+  return launch_ranks(job->options, [&](RankScope& scope) { return rank_main(*job, scope); });
+}
+
+}  // namespace ep::bench

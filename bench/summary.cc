@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reduces the ranks' results: the slowest rank counts in every iteration.
+#include "bench/summary.h"
+
+#include "bench/hash.h"
+
+#include <algorithm>
+
+namespace ep::bench {
+namespace {
+
+using Samples = std::vector<double> Timings::*;
+
+std::vector<double> slowest_of(const std::vector<RankResult>& ranks, Samples samples) {
+  std::vector<std::vector<double>> by_rank;
+  for (const RankResult& rank : ranks) by_rank.push_back(rank.timings.*samples);
+  return slowest(by_rank);
+}
+
+/// The faster way of copying is the one to compare with.
+std::optional<double> copy_median(const std::vector<RankResult>& ranks, Samples rows, Samples whole) {
+  std::optional<double> best;
+  for (Samples samples : {rows, whole}) {
+    const std::vector<double> micros = slowest_of(ranks, samples);
+    if (micros.empty()) continue;
+    const double median = stats_of(micros).median;
+    best = std::min(best.value_or(median), median);
+  }
+  return best;
+}
+
+double mean_of(const std::vector<RankResult>& ranks, double RankResult::*value) {
+  double sum = 0;
+  for (const RankResult& rank : ranks) sum += rank.*value;
+  return sum / static_cast<double>(ranks.size());
+}
+
+RowCheck check_of(const std::vector<RankResult>& ranks, RowCheck RankResult::*check) {
+  RowCheck all;
+  for (const RankResult& rank : ranks) all.add(rank.*check);
+  return all;
+}
+
+/// In the order of ranks, so that it does not depend on who ended first.
+std::uint64_t hash_of(const std::vector<RankResult>& ranks, std::uint64_t RankResult::*hash) {
+  Fingerprint all;
+  for (const RankResult& rank : ranks) all.add(rank.*hash);
+  return all.value();
+}
+
+void set_rates(OpSummary& op, const std::vector<RankResult>& ranks, std::int64_t row_bytes) {
+  constexpr double kBytesPerMicroToGbps = 1e-3;
+  const double factor = static_cast<double>(row_bytes) * kBytesPerMicroToGbps / op.micros->median;
+  op.logical_gbps = mean_of(ranks, &RankResult::rows_per_step) * factor;
+  op.moved_gbps = mean_of(ranks, &RankResult::crossing_per_step) * factor;
+}
+
+OpSummary summarise_dispatch(const Options& options, const std::vector<RankResult>& ranks) {
+  OpSummary op;
+  op.name = "dispatch";
+  op.dtype = options.dtype;
+  op.micros = stats_of(slowest_of(ranks, &Timings::dispatch));
+  set_rates(op, ranks, options.hidden * size_of(op.dtype));
+  op.check = check_of(ranks, &RankResult::received);
+  op.output_hash = hash_of(ranks, &RankResult::received_hash);
+  const auto copy = copy_median(ranks, &Timings::copy_in_rows, &Timings::copy_in_whole);
+  if (copy && *op.logical_gbps > 0) op.fraction_of_memcpy = *copy / op.micros->median;
+  return op;
+}
+
+OpSummary summarise_combine(const Options& options, const std::vector<RankResult>& ranks) {
+  OpSummary op;
+  op.name = "combine";
+  op.dtype = expert_dtype_of(options.dtype);
+  op.micros = stats_of(slowest_of(ranks, &Timings::combine));
+  set_rates(op, ranks, options.hidden * size_of(op.dtype));
+  op.check = check_of(ranks, &RankResult::output);
+  op.output_hash = hash_of(ranks, &RankResult::output_hash);
+  const auto copy = copy_median(ranks, &Timings::copy_out_rows, &Timings::copy_out_whole);
+  if (copy && *op.logical_gbps > 0) op.fraction_of_memcpy = *copy / op.micros->median;
+  return op;
+}
+
+OpSummary summarise_layer(const Options& options, const std::vector<RankResult>& ranks) {
+  OpSummary op;
+  op.name = "moe";
+  op.dtype = options.dtype;
+  op.micros = stats_of(slowest_of(ranks, &Timings::layer));
+  op.check = check_of(ranks, &RankResult::output);
+  op.output_hash = hash_of(ranks, &RankResult::output_hash);
+  return op;
+}
+
+}  // namespace
+
+bool Summary::has_wrong_row() const {
+  return std::any_of(ops.begin(), ops.end(), [](const OpSummary& op) { return op.check.wrong > 0; });
+}
+
+Summary summarise(const Options& options, const std::vector<RankResult>& ranks) {
+  Summary summary;
+  if (options.command != Command::kCombine) summary.ops.push_back(summarise_dispatch(options, ranks));
+  if (options.command != Command::kDispatch) summary.ops.push_back(summarise_combine(options, ranks));
+  if (options.command == Command::kMoe) summary.ops.push_back(summarise_layer(options, ranks));
+  for (const RankResult& rank : ranks) {
+    summary.arena_bytes = std::max(summary.arena_bytes, rank.arena_bytes);
+  }
+  return summary;
+}
+
+}  // namespace ep::bench

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The figures of all ranks together.
+#pragma once
+
+#include "bench/measure.h"
+#include "bench/stats.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace ep::bench {
+
+struct OpSummary {
+  std::string name;  ///< dispatch, combine, moe, info
+  DType dtype = DType::kBf16;
+  std::optional<Stats> micros;
+  /// Per rank, over the median: all rows, and those that cross from rank to rank.
+  std::optional<double> logical_gbps;
+  std::optional<double> moved_gbps;
+  std::optional<double> fraction_of_memcpy;
+  RowCheck check;
+  std::optional<std::uint64_t> output_hash;
+};
+
+struct Summary {
+  std::vector<OpSummary> ops;  ///< those of the command, in its order
+  std::int64_t arena_bytes = 0;  ///< of the rank with most
+
+  bool has_wrong_row() const;
+};
+
+/// Precondition: results of all ranks, in rank order.
+Summary summarise(const Options& options, const std::vector<RankResult>& ranks);
+
+}  // namespace ep::bench

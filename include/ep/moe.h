@@ -64,13 +64,14 @@ class EP_API DispatchHandle {
 };
 
 struct DispatchInput {
-  ConstTensorView
-      x{};  ///< [T, H], rows contiguous, H * size a multiple of 16 bytes; rows 16-byte aligned
-  ConstTensorView
-      scales{};  ///< optional [T, S]: block scales, any dtype, S <= H, travel with the rows
-  ConstTensorView
-      topk_idx{};  ///< [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed
-  ConstTensorView topk_weights{};  ///< optional [T, K] fp32, any strides
+  /// [T, H]; elements of a row adjacent, rows 16-byte aligned, H * size a multiple of 16 bytes.
+  ConstTensorView x{};
+  /// Optional [T, S], S <= H: block scales of any dtype; they travel with the rows.
+  ConstTensorView scales{};
+  /// [T, K] int32 or int64, any strides; -1 = no expert; repeats allowed.
+  ConstTensorView topk_idx{};
+  /// Optional [T, K] fp32, any strides.
+  ConstTensorView topk_weights{};
 };
 
 /// Caller-given outputs, each optional, each from Group::allocate of this group. The row count of
@@ -101,19 +102,22 @@ struct DispatchOptions {
 
 /// What this rank received. On the host all of it can be read when dispatch returns.
 struct DispatchOutput {
-  Tensor x{};             ///< [N, H]
-  Tensor scales{};        ///< [N, S] if the input has scales
-  Tensor topk_idx{};      ///< kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a
-                          ///< repeat; input's dtype
-  Tensor topk_weights{};  ///< kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order;
-                          ///< kExpertMajor: [N]
-  Tensor expert_counts{};   ///< [L] int64: (token, expert) rows of each local expert, repeats once,
-                            ///< before dropping
-  Tensor expert_offsets{};  ///< [L + 1] int64, kExpertMajor: first row of each group; last: end of
-                            ///< the padded rows
-  Tensor sizes{};  ///< [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on
-                   ///< overflow
+  /// [N, H].
+  Tensor x{};
+  /// [N, S] if the input has scales.
+  Tensor scales{};
+  /// kFlat: [N, K] local expert ids, -1 where the expert is elsewhere or a repeat; input's dtype.
+  Tensor topk_idx{};
+  /// kFlat: [N, K], 0 where topk_idx is -1, repeats summed in k order. kExpertMajor: [N].
+  Tensor topk_weights{};
+  /// [L] int64: (token, expert) rows of each local expert, repeats once, before dropping.
+  Tensor expert_counts{};
+  /// [L + 1] int64, kExpertMajor: first row of each group; last: end of the padded rows.
+  Tensor expert_offsets{};
+  /// [3] int64: rows in the outputs (dropped ones not counted), rows needed, 1 on overflow.
+  Tensor sizes{};
   DispatchHandle handle{};
+};
 };
 
 /// Collective: every rank of the group. T may be 0 and differs freely per rank; layout, alignment,
@@ -143,6 +147,11 @@ struct CombineInput {
   /// 16-byte aligned. In the arena (Group::allocate, a dispatch output): read in place by the
   /// peers. Elsewhere: staged through the ring.
   ConstTensorView rows{};
+  /// Optional [T, K] fp32, kExpertMajor only: scales each expert's row.
+  ConstTensorView topk_weights{};
+  /// Optional [T, H] of the rows' dtype, added last.
+  ConstTensorView bias{};
+};
   ConstTensorView
       topk_weights{};      ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
   ConstTensorView bias{};  ///< optional [T, H] of the rows' dtype, added last
@@ -180,9 +189,10 @@ struct DispatchGradInput {
 };
 
 struct DispatchGrad {
-  CombineOutput grad_x{};      ///< [T, H]
-  Tensor grad_topk_weights{};  ///< [T, K] fp32 if given: each k receives its (token, expert) row's
-                               ///< value, 0 for -1
+  /// [T, H].
+  CombineOutput grad_x{};
+  /// [T, K] fp32 if given: each k receives its (token, expert) row's value, 0 for -1 and dropped.
+  Tensor grad_topk_weights{};
 };
 
 /// Collective: the backward direction of dispatch: a combine without weights that also returns the
@@ -200,10 +210,10 @@ struct CombineGradInput {
 };
 
 struct CombineGrad {
-  Tensor grad_rows{};  ///< [N, H]: grad_out of the row's token, times its weight if weighted;
-                       ///< padding rows 0
-  Tensor grad_topk_weights{};  ///< [T, K] fp32 if weighted: the fp32 dot product of grad_out and
-                               ///< the expert's row
+  /// [N, H]: grad_out of the row's token, times its weight if weighted; padding rows 0.
+  Tensor grad_rows{};
+  /// [T, K] fp32 if weighted: the dot product of grad_out and the expert's row; 0 for -1 and dropped.
+  Tensor grad_topk_weights{};
 };
 
 /// Collective: the backward direction of combine: a dispatch with the same routing. The gradient of

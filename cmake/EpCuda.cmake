@@ -49,16 +49,3 @@ endfunction()
 # check_ptxas.py launches nvcc: a kernel with a stack frame or spills fails the build.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(EP_PTXAS_LAUNCHER ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_ptxas.py" -- ${EP_CCACHE})
-
-# ep_add_cuda_module(NAME name SOURCES file.cu ...): the device objects of src/NAME, target ep_NAME_cuda.
-function(ep_add_cuda_module)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
-  if(NOT EP_WITH_CUDA)
-    return()
-  endif()
-  set(target ep_${arg_NAME}_cuda)
-  add_library(${target} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
-  ep_set_cuda_defaults(${target})
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
-  set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${EP_PTXAS_LAUNCHER}")
-endfunction()

@@ -36,9 +36,7 @@ std::int64_t most_copies(const Options& options) {
   return options.layout == Layout::kFlat ? std::min(options.topk, options.ranks) : options.topk;
 }
 
-std::int64_t row_bytes(const Options& options) {
-  return options.hidden * size_of(options.dtype);
-}
+std::int64_t row_bytes(const Options& options) { return options.hidden * size_of(options.dtype); }
 
 std::int64_t expert_row_bytes(const Options& options) {
   return options.hidden * size_of(expert_dtype_of(options.dtype));
@@ -59,7 +57,8 @@ void plan_sets(const Job& job, BufferPlan& plan) {
       tokens * (row_bytes(options) + expert_row_bytes(options)) * (1 + most_copies(options));
   const std::int64_t wanted =
       std::max<std::int64_t>(sets_beyond_cache(job.host, plan.set_bytes), kMinSets);
-  const std::int64_t fitting = job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(most_bytes, 1);
+  const std::int64_t fitting =
+      job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(most_bytes, 1);
   const std::int64_t allowed = std::clamp<std::int64_t>(fitting, 1, kMaxSets);
   plan.num_sets = static_cast<int>(std::min(wanted, allowed));
   plan.is_capped = wanted > allowed;
@@ -68,19 +67,23 @@ void plan_sets(const Job& job, BufferPlan& plan) {
 void plan_copies(const Job& job, BufferPlan& plan) {
   const Options& options = job.options;
   const std::int64_t larger_row = std::max(row_bytes(options), expert_row_bytes(options));
-  plan.max_copy_bytes = std::max<std::int64_t>(options.tokens, 1) * most_copies(options) * larger_row;
+  plan.max_copy_bytes =
+      std::max<std::int64_t>(options.tokens, 1) * most_copies(options) * larger_row;
   const std::int64_t pair_bytes = 2 * plan.max_copy_bytes * options.ranks;
-  const std::int64_t fitting = job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(pair_bytes, 1);
+  const std::int64_t fitting =
+      job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(pair_bytes, 1);
   const std::int64_t allowed = std::clamp<std::int64_t>(fitting, 1, kMaxSets);
   plan.num_copy_sets = static_cast<int>(std::min(sets_beyond_cache(job.host, pair_bytes), allowed));
 }
 
 /// Of one set: what a dispatch returns, and the experts' rows.
 std::int64_t set_pool_bytes(const Options& options, std::int64_t rows) {
-  const std::int64_t choice_bytes = options.topk * std::int64_t{sizeof(std::int64_t) + sizeof(float)};
+  const std::int64_t choice_bytes =
+      options.topk * std::int64_t{sizeof(std::int64_t) + sizeof(float)};
   const std::int64_t scale_bytes =
       num_scales_of(options.dtype, options.hidden) * std::int64_t{sizeof(float)};
-  const std::int64_t count_bytes = 2 * most_local_experts(options) * std::int64_t{sizeof(std::int64_t)};
+  const std::int64_t count_bytes =
+      2 * most_local_experts(options) * std::int64_t{sizeof(std::int64_t)};
   const std::int64_t received = rows * (row_bytes(options) + scale_bytes + choice_bytes);
   const std::int64_t experts =
       options.placement == Placement::kArena ? rows * expert_row_bytes(options) : 0;

@@ -16,8 +16,6 @@ enum class ExitCode : int {
 
 ExitCode exit_code_of(const Status& status);
 
-inline ExitCode worst_of(ExitCode a, ExitCode b) {
-  return a < b ? b : a;
-}
+inline ExitCode worst_of(ExitCode a, ExitCode b) { return a < b ? b : a; }
 
 }  // namespace ep::bench

@@ -2,10 +2,10 @@
 // Prints what is known before anything runs.
 #include "bench/info.h"
 
-#include "bench/buffer_plan.h"
-#include "bench/report.h"
-
 #include "base/check.h"
+#include "bench/buffer_plan.h"
+#include "bench/launch.h"
+#include "bench/report.h"
 
 #include <ep/group.h>
 #include <ep/version.h>
@@ -26,7 +26,8 @@ void print_machine(const HostInfo& host, std::ostream& out) {
   out << "machine\n  cpu            " << host.cpu << ", " << host.num_cpus << " usable";
   if (host.clock_mhz) out << ", " << static_cast<int>(*host.clock_mhz) << " MHz";
   out << "\n  last cache     " << with_commas(host.cache_bytes / kMiB) << " MiB\n  memory         "
-      << with_commas(host.memory_bytes / kMiB) << " MiB\n  kernel         " << host.kernel << "\n\n";
+      << with_commas(host.memory_bytes / kMiB) << " MiB\n  kernel         " << host.kernel
+      << "\n\n";
 }
 
 void print_topology(const Options& options, std::ostream& out) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON lines; the keys are a contract (bench/README.md).
-#include "bench/report.h"
-
 #include "bench/file_bytes.h"
+#include "bench/report.h"
 
 #include <ep/sm_budget.h>
 #include <ep/version.h>

@@ -2,9 +2,8 @@
 // The loops of a run.
 #include "bench/measure.h"
 
-#include "bench/progress.h"
-
 #include "base/check.h"
+#include "bench/progress.h"
 
 #include <algorithm>
 
@@ -13,7 +12,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Ranks fill and check different numbers of rows: so much longer may one be away between operations.
+/// Ranks fill and check different numbers of rows: so much longer may one be away between
+/// operations.
 constexpr std::chrono::seconds kCheckTime{120};
 
 double micros_since(Clock::time_point start) {
@@ -113,7 +113,8 @@ class Measurement {
   Status copy_as_much(int iteration) {
     Timings& timings = result_.timings;
     const bool by_rows = iteration % 2 == 0;
-    const RowPlaces::Traffic& traffic = workload_.steps().traffic(workload_.step_of(set_of(iteration)));
+    const RowPlaces::Traffic& traffic =
+        workload_.steps().traffic(workload_.step_of(set_of(iteration)));
     MemcpyBaseline::Copy copy = {.pieces = by_rows ? CopyPieces::kRows : CopyPieces::kWhole,
                                  .num_rows = traffic.rows};
     if (has_dispatch()) {
@@ -160,17 +161,15 @@ class Measurement {
 
 }  // namespace
 
-Result<RankResult> measure(const Job& job,
-                           RankScope& scope,
-                           Group& group,
-                           Workload& workload,
-                           MemcpyBaseline& baseline) {
+Result<RankResult> measure(
+    const Job& job, RankScope& scope, Group& group, Workload& workload, MemcpyBaseline& baseline) {
   Measurement measurement(job, scope, workload, baseline);
   EP_TRY_ASSIGN(RankResult result, measurement.run());
   const StepTable& steps = workload.steps();
   for (int step = 0; step < steps.num_steps(); ++step) {
     result.rows_per_step += static_cast<double>(steps.traffic(step).rows) / steps.num_steps();
-    result.crossing_per_step += static_cast<double>(steps.traffic(step).crossing) / steps.num_steps();
+    result.crossing_per_step +=
+        static_cast<double>(steps.traffic(step).crossing) / steps.num_steps();
   }
   result.arena_bytes = group.arena_bytes();
   return result;

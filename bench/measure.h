@@ -2,8 +2,8 @@
 // Checks every step once, then times the operations beside the memcpy baseline.
 #pragma once
 
-#include "bench/launch.h"
 #include "bench/memcpy_baseline.h"
+#include "bench/rank_scope.h"
 #include "bench/row_check.h"
 #include "bench/workload.h"
 
@@ -37,20 +37,17 @@ struct RankResult {
   RowCheck output;
   std::uint64_t received_hash = 0;
   std::uint64_t output_hash = 0;
-  std::int64_t num_tokens = 0;        ///< of the first step
-  std::int64_t num_received = 0;      ///< rows, of the first step
+  std::int64_t num_tokens = 0;              ///< of the first step
+  std::int64_t num_received = 0;            ///< rows, of the first step
   std::vector<std::int64_t> expert_counts;  ///< by local expert, of the first step
-  double rows_per_step = 0;           ///< RowPlaces::Traffic, mean of all steps
+  double rows_per_step = 0;                 ///< RowPlaces::Traffic, mean of all steps
   double crossing_per_step = 0;
   std::int64_t arena_bytes = 0;
 };
 
 /// Collective: all ranks, in step. Errors as the operations, and of the meeting.
-Result<RankResult> measure(const Job& job,
-                           RankScope& scope,
-                           Group& group,
-                           Workload& workload,
-                           MemcpyBaseline& baseline);
+Result<RankResult> measure(
+    const Job& job, RankScope& scope, Group& group, Workload& workload, MemcpyBaseline& baseline);
 
 /// Collective: the results of all ranks, in rank order. Errors as Bootstrap::all_gather.
 Result<std::vector<RankResult>> gather_results(const RankResult& mine,

@@ -4,12 +4,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <linux/futex.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <ctime>
 
 namespace ep::bench {
 namespace {
@@ -28,11 +27,9 @@ std::uint32_t* address_of(std::atomic<std::uint32_t>& word) {
 }
 
 void park(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
-  const timespec limit = {.tv_sec = 0,
-                          .tv_nsec = std::chrono::nanoseconds(kLongestPark).count()};
+  const timespec limit = {.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kLongestPark).count()};
   // EAGAIN, EINTR and ETIMEDOUT alike: the caller looks again.
-  static_cast<void>(
-      syscall(SYS_futex, address_of(word), FUTEX_WAIT, seen, &limit, nullptr, 0));
+  static_cast<void>(syscall(SYS_futex, address_of(word), FUTEX_WAIT, seen, &limit, nullptr, 0));
 }
 
 void wake_all(std::atomic<std::uint32_t>& word) {
@@ -54,10 +51,10 @@ Status MeetingBoard::missing(std::chrono::milliseconds timeout) const {
         killed.empty() ? "rank " + std::to_string(*rank) + " gave up, see its message" : killed;
     return Status(Errc::kPeerTimeout, "barrier of the bench: " + what).set_peer(*rank);
   }
-  return Status(Errc::kPeerTimeout,
-                "barrier of the bench: " + std::to_string(num_arrived_.load()) + " of " +
-                    std::to_string(num_ranks_) + " ranks came within " +
-                    std::to_string(timeout.count()) + " ms");
+  return Status(Errc::kPeerTimeout, "barrier of the bench: " + std::to_string(num_arrived_.load()) +
+                                        " of " + std::to_string(num_ranks_) +
+                                        " ranks came within " + std::to_string(timeout.count()) +
+                                        " ms");
 }
 
 Status MeetingBoard::wait(std::chrono::milliseconds timeout) {

@@ -64,7 +64,8 @@ void MemcpyBaseline::run(const Copy& copy, int iteration) {
   crew_.run([&](int member) {
     const std::int64_t first = copy.num_rows * member / num_threads;
     const std::int64_t end = copy.num_rows * (member + 1) / num_threads;
-    const std::int64_t step = copy.pieces == CopyPieces::kRows ? 1 : std::max<std::int64_t>(end - first, 1);
+    const std::int64_t step =
+        copy.pieces == CopyPieces::kRows ? 1 : std::max<std::int64_t>(end - first, 1);
     for (std::int64_t row = first; row < end; row += step) {
       const std::int64_t offset = row * copy.row_bytes;
       std::memcpy(dst + offset, src + offset, static_cast<std::size_t>(step * copy.row_bytes));

@@ -75,7 +75,8 @@ void LocalExperts::apply_flat(const ExpertRows& io,
     const std::size_t first = static_cast<std::size_t>(row) * topk;
     for (std::size_t i = first; i < first + topk; ++i) {
       if (topk_idx[i] < 0) continue;
-      add_weighted(sum_, input_, functions_[static_cast<std::size_t>(topk_idx[i])], topk_weights[i]);
+      add_weighted(sum_, input_, functions_[static_cast<std::size_t>(topk_idx[i])],
+                   topk_weights[i]);
     }
     narrow(io, row);
   }

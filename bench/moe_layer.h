@@ -27,7 +27,7 @@ inline constexpr int kMaxExactTerm = 6;
 
 /// Rows that one rank received, and where its experts' results go.
 struct ExpertRows {
-  DType dtype = DType::kBf16;   ///< of the received rows
+  DType dtype = DType::kBf16;  ///< of the received rows
   std::int64_t hidden = 0;
   std::int64_t num_scales = 0;  ///< per row
   const std::byte* rows = nullptr;

@@ -61,9 +61,9 @@ float widen_fp16(std::uint16_t bits) {
 }
 
 std::uint16_t narrow_fp16(float value) {
-  constexpr float kOverflow = 65'520.0F;            // half way to the number after 65,504
-  constexpr float kMinNormal = 6.103515625e-05F;    // 2^-14
-  constexpr float kSubnormals = 16'777'216.0F;      // 2^24: one per subnormal step
+  constexpr float kOverflow = 65'520.0F;          // half way to the number after 65,504
+  constexpr float kMinNormal = 6.103515625e-05F;  // 2^-14
+  constexpr float kSubnormals = 16'777'216.0F;    // 2^24: one per subnormal step
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000);
   const float magnitude = std::fabs(value);
@@ -81,7 +81,8 @@ std::uint16_t narrow_fp16(float value) {
 float widen_e4m3(std::uint8_t bits) {
   constexpr float kRebias = 1.329227995784916e36F;  // 2^120
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
-  const float rebased = std::bit_cast<float>(static_cast<std::uint32_t>(bits & 0x7f) << 20) * kRebias;
+  const float rebased =
+      std::bit_cast<float>(static_cast<std::uint32_t>(bits & 0x7f) << 20) * kRebias;
   return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(rebased));
 }
 
@@ -187,8 +188,9 @@ void quantise_row(std::span<const float> values,
 
 double element_value(DType dtype, const std::byte* element) {
   float value = 0;
-  widen_row({.dtype = dtype, .bytes = {element, static_cast<std::size_t>(size_of(dtype))}, .scales = {}},
-            {&value, 1});
+  widen_row(
+      {.dtype = dtype, .bytes = {element, static_cast<std::size_t>(size_of(dtype))}, .scales = {}},
+      {&value, 1});
   return static_cast<double>(value);
 }
 

@@ -22,9 +22,7 @@ constexpr std::int64_t num_scales_of(DType dtype, std::int64_t hidden) {
 }
 
 /// What experts return for rows of `dtype`: quantised rows come back as bf16.
-constexpr DType expert_dtype_of(DType dtype) {
-  return is_quantised(dtype) ? DType::kBf16 : dtype;
-}
+constexpr DType expert_dtype_of(DType dtype) { return is_quantised(dtype) ? DType::kBf16 : dtype; }
 
 /// One row as it travels. `scales` is empty unless the type is quantised.
 struct RowView {
@@ -37,7 +35,8 @@ struct RowView {
 /// element.
 void widen_row(const RowView& row, std::span<float> out);
 
-/// Rounds to nearest even, without scales; values of fp8 and int8 must lie in the range of the type.
+/// Rounds to nearest even, without scales; values of fp8 and int8 must lie in the range of the
+/// type.
 void narrow_row(std::span<const float> values, DType dtype, std::span<std::byte> out);
 
 /// Per block: scale = largest magnitude / largest number of the type, elements rounded to nearest

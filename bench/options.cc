@@ -53,11 +53,8 @@ const char* name_in(const Names<T>& names, T value) {
 }
 
 template <class T>
-void add_choice(CLI::App& app,
-                const char* name,
-                T& value,
-                const Names<T>& names,
-                const char* help) {
+void add_choice(
+    CLI::App& app, const char* name, T& value, const Names<T>& names, const char* help) {
   app.add_option(name, value, help)
       ->transform(CLI::CheckedTransformer(names).description(""))
       ->option_text([&] {
@@ -82,8 +79,7 @@ void add_shape_options(CLI::App& app, Options& options) {
       ->description("Tokens per rank, default 1024");
   add_number(app, "--hidden", options.hidden, std::int64_t{1}, kMaxHidden)
       ->description("Elements per row, a multiple of 16 bytes, default 2048");
-  add_number(app, "--topk", options.topk, 1, kMaxTopk)
-      ->description("Experts per token, default 4");
+  add_number(app, "--topk", options.topk, 1, kMaxTopk)->description("Experts per token, default 4");
   add_number(app, "--experts", options.experts, 1, kMaxExperts)->description("Default 32");
   add_choice(app, "--dtype", options.dtype, kDTypes, "Rows that are dispatched");
   add_choice(app, "--layout", options.layout, kLayouts, "Of the received rows");
@@ -179,13 +175,9 @@ Status default_timeout(std::chrono::milliseconds& timeout) {
   return {};
 }
 
-Status invalid(const std::string& message) {
-  return Status(Errc::kInvalidArgument, message);
-}
+Status invalid(const std::string& message) { return Status(Errc::kInvalidArgument, message); }
 
-Status unsupported(const std::string& message) {
-  return Status(Errc::kUnsupported, message);
-}
+Status unsupported(const std::string& message) { return Status(Errc::kUnsupported, message); }
 
 Status validate_topology(const Options& options) {
   if (options.backend == Backend::kCuda) return unsupported("--backend cuda: only host runs yet");
@@ -256,26 +248,12 @@ const char* name_of(Command command) {
   return "?";
 }
 
-const char* name_of(Mode mode) {
-  return name_in(kModes, mode);
-}
-const char* name_of(RoutingReuse routing) {
-  return name_in(kRoutings, routing);
-}
-const char* name_of(Placement placement) {
-  return name_in(kPlacements, placement);
-}
-const char* name_of(Launch launch) {
-  return name_in(kLaunches, launch);
-}
-const char* option_name_of(DType dtype) {
-  return name_in(kDTypes, dtype);
-}
-const char* option_name_of(Layout layout) {
-  return name_in(kLayouts, layout);
-}
-const char* option_name_of(Backend backend) {
-  return name_in(kBackends, backend);
-}
+const char* name_of(Mode mode) { return name_in(kModes, mode); }
+const char* name_of(RoutingReuse routing) { return name_in(kRoutings, routing); }
+const char* name_of(Placement placement) { return name_in(kPlacements, placement); }
+const char* name_of(Launch launch) { return name_in(kLaunches, launch); }
+const char* option_name_of(DType dtype) { return name_in(kDTypes, dtype); }
+const char* option_name_of(Layout layout) { return name_in(kLayouts, layout); }
+const char* option_name_of(Backend backend) { return name_in(kBackends, backend); }
 
 }  // namespace ep::bench

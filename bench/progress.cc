@@ -39,7 +39,8 @@ void Progress::draw() const {
   const auto filled = static_cast<std::size_t>(done * kBarWidth / num_steps_);
   const std::string bar =
       std::string(filled, '#') + std::string(static_cast<std::size_t>(kBarWidth) - filled, '.');
-  std::fprintf(stderr, "\r[%s] %3d %%", bar.c_str(), static_cast<int>(done * kPercent / num_steps_));
+  std::fprintf(stderr, "\r[%s] %3d %%", bar.c_str(),
+               static_cast<int>(done * kPercent / num_steps_));
   std::fflush(stderr);
 }
 

@@ -37,7 +37,8 @@ class ReceivedChecker {
 
   RowCheck run() {
     if (!has_room()) return check_;
-    for (int src = 0; src < static_cast<int>(step_.places.choices().size()); ++src) check_source(src);
+    for (int src = 0; src < static_cast<int>(step_.places.choices().size()); ++src)
+      check_source(src);
     check_padding();
     check_sizes();
     return check_;
@@ -49,7 +50,8 @@ class ReceivedChecker {
   /// A tensor too small for the rows would be read beyond its end.
   bool has_room() {
     const ConstTensorView x = received_.x.view();
-    if (x.num_dims == 2 && x.size(0) >= num_kept_ && x.size(1) == rows_.format().hidden) return true;
+    if (x.num_dims == 2 && x.size(0) >= num_kept_ && x.size(1) == rows_.format().hidden)
+      return true;
     check_.checked = num_kept_;
     fail("x is " + to_string(x) + ", expected " + std::to_string(num_kept_) + " rows");
     check_.wrong = std::max<std::int64_t>(num_kept_, 1);
@@ -72,7 +74,8 @@ class ReceivedChecker {
         const auto index = static_cast<std::size_t>(token * topk + k);
         if (map.rank_of(static_cast<int>(sent.topk_idx[index])) != step_.rank) continue;
         if (is_met_[static_cast<std::size_t>(row)]) continue;  // kFlat: a further choice
-        if (!is_filled) rows_.fill(step_.routing.row_key(step_.rows_step, src, token), row_, scales_);
+        if (!is_filled)
+          rows_.fill(step_.routing.row_key(step_.rows_step, src, token), row_, scales_);
         is_filled = true;
         check_row(src, token, k, row);
       }
@@ -88,7 +91,8 @@ class ReceivedChecker {
     const auto* bytes = received_.x.data<std::byte>() + at * row_.size();
     if (!std::equal(row_.begin(), row_.end(), bytes)) return fail(name + "other bytes than sent");
     const auto* scales = received_.scales.data<float>() + at * scales_.size();
-    if (!scales_.empty() && std::memcmp(scales, scales_.data(), scales_.size() * sizeof(float)) != 0) {
+    if (!scales_.empty() &&
+        std::memcmp(scales, scales_.data(), scales_.size() * sizeof(float)) != 0) {
       return fail(name + "other scales than sent");
     }
     is_flat() ? check_choices(name, src, token, row) : check_weight(name, src, token, k, row);
@@ -158,7 +162,8 @@ class ReceivedChecker {
     const bool overflows = expected_.num_rows > step_.capacity;
     check_list("sizes", received_.sizes, {num_kept_, expected_.num_rows, overflows ? 1 : 0});
     check_list("expert_counts", received_.expert_counts, expected_.expert_counts);
-    if (!is_flat()) check_list("expert_offsets", received_.expert_offsets, expected_.expert_offsets);
+    if (!is_flat())
+      check_list("expert_offsets", received_.expert_offsets, expected_.expert_offsets);
   }
 
   const StepView& step_;

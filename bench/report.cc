@@ -2,6 +2,8 @@
 // Tables and bars of a run.
 #include "bench/report.h"
 
+#include "bench/launch.h"
+
 #include <ep/expert_map.h>
 
 #include <algorithm>
@@ -38,8 +40,8 @@ void print_heading(const Job& job, const BufferPlan& plan, std::ostream& out) {
       << option_name_of(options.dtype) << ", " << option_name_of(options.layout) << ", "
       << resolved_sms(options) << " channel(s) per rank\n";
   if (job.text) {
-    out << "text: " << job.text->name() << ", " << with_commas(job.text->num_words())
-        << " words, " << with_commas(job.text->num_distinct()) << " different\n";
+    out << "text: " << job.text->name() << ", " << with_commas(job.text->num_words()) << " words, "
+        << with_commas(job.text->num_distinct()) << " different\n";
   }
   if (job.trace) {
     out << "trace: " << *options.trace << ", " << job.trace->num_steps() << " step(s)\n";
@@ -97,7 +99,8 @@ void print_loads(const std::vector<std::int64_t>& loads, std::ostream& out) {
     std::string name = std::to_string(first);
     if (last > first) name += "-" + std::to_string(last);
     const auto width = static_cast<std::size_t>((bars[bar] * kBarWidth + most - 1) / most);
-    out << right(name, 9) << right(with_commas(bars[bar]), 9) << "  " << std::string(width, '#') << "\n";
+    out << right(name, 9) << right(with_commas(bars[bar]), 9) << "  " << std::string(width, '#')
+        << "\n";
   }
 }
 
@@ -106,7 +109,8 @@ std::string or_dash(const std::optional<double>& value, const char* pattern) {
 }
 
 void print_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
-  out << "\n" << right("", 9) << right("dtype", 6) << right("min us", 11) << right("median us", 11)
+  out << "\n"
+      << right("", 9) << right("dtype", 6) << right("min us", 11) << right("median us", 11)
       << right("p90 us", 11) << right("GB/s logical", 14) << right("GB/s moved", 12)
       << right("of memcpy", 11) << "\n";
   for (const OpSummary& op : ops) {
@@ -121,7 +125,8 @@ void print_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
 
 void print_checks(const std::vector<OpSummary>& ops, std::ostream& out) {
   for (const OpSummary& op : ops) {
-    if (op.check.wrong > 0) out << "first wrong row of " << op.name << ": " << op.check.first_wrong << "\n";
+    if (op.check.wrong > 0)
+      out << "first wrong row of " << op.name << ": " << op.check.first_wrong << "\n";
   }
   if (ops.front().name == "dispatch" && ops.size() > 1) {
     const RowCheck& received = ops.front().check;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The results of a rank as CBOR, for the way over the bootstrap.
-#include "bench/measure.h"
-
 #include "base/check.h"
+#include "bench/measure.h"
 
 #include <nlohmann/json.hpp>
 
@@ -12,14 +11,8 @@
 
 namespace ep::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timings,
-                                   dispatch,
-                                   combine,
-                                   layer,
-                                   copy_in_rows,
-                                   copy_in_whole,
-                                   copy_out_rows,
-                                   copy_out_whole)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
+    Timings, dispatch, combine, layer, copy_in_rows, copy_in_whole, copy_out_rows, copy_out_whole)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowCheck, checked, wrong, first_wrong)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    timings,

@@ -120,10 +120,11 @@ void distinct_experts(std::span<const std::int64_t> topk_idx,
 
 Trace record_trace(Routing& routing, int num_steps) {
   const RoutingConfig& config = routing.config();
-  Trace trace = {.num_ranks = config.num_ranks,
-                 .num_experts = config.num_experts,
-                 .topk = config.topk,
-                 .steps = std::vector<std::vector<TraceTokens>>(static_cast<std::size_t>(num_steps))};
+  Trace trace = {
+      .num_ranks = config.num_ranks,
+      .num_experts = config.num_experts,
+      .topk = config.topk,
+      .steps = std::vector<std::vector<TraceTokens>>(static_cast<std::size_t>(num_steps))};
   for (int step = 0; step < num_steps; ++step) {
     for (int rank = 0; rank < config.num_ranks; ++rank) {
       const RankChoices choices = choices_of(routing, step, rank);

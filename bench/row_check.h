@@ -3,9 +3,9 @@
 #pragma once
 
 #include "bench/reference.h"
+#include "bench/routing.h"
 #include "bench/row_places.h"
 #include "bench/row_source.h"
-#include "bench/routing.h"
 
 #include <ep/moe.h>
 

@@ -24,9 +24,7 @@ void for_each_token(const std::vector<RankChoices>& choices, int topk, Visit vis
   }
 }
 
-std::int64_t padded(std::int64_t count, int align) {
-  return (count + align - 1) / align * align;
-}
+std::int64_t padded(std::int64_t count, int align) { return (count + align - 1) / align * align; }
 
 }  // namespace
 

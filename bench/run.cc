@@ -2,12 +2,11 @@
 // What every rank does, and the report of rank 0.
 #include "bench/run.h"
 
+#include "base/check.h"
 #include "bench/info.h"
 #include "bench/launch.h"
 #include "bench/measure.h"
 #include "bench/report.h"
-
-#include "base/check.h"
 
 #include <iostream>
 #include <string>
@@ -36,9 +35,10 @@ Result<Job> job_of_scope(const Job& job, const RankScope& scope) {
 Result<RankResult> run_rank(const Job& job, const BufferPlan& plan, RankScope& scope) {
   EP_TRY_ASSIGN(const auto group, Group::create(scope.bootstrap, group_config_of(job, plan)));
   EP_TRY_ASSIGN(const auto workload, Workload::create(job, plan, *group));
-  EP_TRY_ASSIGN(const auto baseline, MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
-                                                                    .num_sets = plan.num_copy_sets,
-                                                                    .num_threads = resolved_sms(job.options)}));
+  EP_TRY_ASSIGN(const auto baseline,
+                MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
+                                                .num_sets = plan.num_copy_sets,
+                                                .num_threads = resolved_sms(job.options)}));
   return measure(job, scope, *group, *workload, *baseline);
 }
 
@@ -47,8 +47,7 @@ Result<ExitCode> run_and_report(const Job& shared_job, RankScope& scope) {
   EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
   const BufferPlan plan = plan_buffers(job);
   EP_TRY_ASSIGN(const RankResult mine, run_rank(job, plan, scope));
-  EP_TRY_ASSIGN(const auto results,
-                gather_results(mine, scope.bootstrap, job.options.timeout));
+  EP_TRY_ASSIGN(const auto results, gather_results(mine, scope.bootstrap, job.options.timeout));
   const Summary summary = summarise(job.options, results);
   if (scope.rank == 0) {
     print_report(job, plan, results, summary, report_stream(job.options));

@@ -18,7 +18,9 @@ std::vector<double> slowest_of(const std::vector<RankResult>& ranks, Samples sam
 }
 
 /// The faster way of copying is the one to compare with.
-std::optional<double> copy_median(const std::vector<RankResult>& ranks, Samples rows, Samples whole) {
+std::optional<double> copy_median(const std::vector<RankResult>& ranks,
+                                  Samples rows,
+                                  Samples whole) {
   std::optional<double> best;
   for (Samples samples : {rows, whole}) {
     const std::vector<double> micros = slowest_of(ranks, samples);
@@ -94,13 +96,16 @@ OpSummary summarise_layer(const Options& options, const std::vector<RankResult>&
 }  // namespace
 
 bool Summary::has_wrong_row() const {
-  return std::any_of(ops.begin(), ops.end(), [](const OpSummary& op) { return op.check.wrong > 0; });
+  return std::any_of(ops.begin(), ops.end(),
+                     [](const OpSummary& op) { return op.check.wrong > 0; });
 }
 
 Summary summarise(const Options& options, const std::vector<RankResult>& ranks) {
   Summary summary;
-  if (options.command != Command::kCombine) summary.ops.push_back(summarise_dispatch(options, ranks));
-  if (options.command != Command::kDispatch) summary.ops.push_back(summarise_combine(options, ranks));
+  if (options.command != Command::kCombine)
+    summary.ops.push_back(summarise_dispatch(options, ranks));
+  if (options.command != Command::kDispatch)
+    summary.ops.push_back(summarise_combine(options, ranks));
   if (options.command == Command::kMoe) summary.ops.push_back(summarise_layer(options, ranks));
   for (const RankResult& rank : ranks) {
     summary.arena_bytes = std::max(summary.arena_bytes, rank.arena_bytes);

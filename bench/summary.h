@@ -25,7 +25,7 @@ struct OpSummary {
 };
 
 struct Summary {
-  std::vector<OpSummary> ops;  ///< those of the command, in its order
+  std::vector<OpSummary> ops;    ///< those of the command, in its order
   std::int64_t arena_bytes = 0;  ///< of the rank with most
 
   bool has_wrong_row() const;

@@ -2,10 +2,9 @@
 // Splits a text into words and numbers the distinct ones.
 #include "bench/text.h"
 
-#include "bench/file_bytes.h"
-
 #include "base/check.h"
 #include "base/hash.h"
+#include "bench/file_bytes.h"
 
 #include <array>
 #include <unordered_map>
@@ -27,9 +26,7 @@ bool is_word_char(char c) {
          byte >= 0x80;
 }
 
-char to_lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-}
+char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 /// The next word from `at` on, lower case; empty at the end.
 std::string next_word(std::string_view content, std::size_t& at) {
@@ -52,9 +49,9 @@ Result<Text> Text::from_string(std::string name, std::string_view content) {
     text.words_.push_back(entry->second);
   }
   if (text.words_.empty()) {
-    return Status(Errc::kInvalidArgument,
-                  "text '" + text.name_ + "' of " + std::to_string(content.size()) +
-                      " bytes has no word");
+    return Status(
+        Errc::kInvalidArgument,
+        "text '" + text.name_ + "' of " + std::to_string(content.size()) + " bytes has no word");
   }
   return text;
 }

@@ -43,7 +43,9 @@ class Projection {
 
 class TextRouting : public Routing {
  public:
-  TextRouting(const RoutingConfig& config, const RowFormat& format, std::shared_ptr<const Text> text)
+  TextRouting(const RoutingConfig& config,
+              const RowFormat& format,
+              std::shared_ptr<const Text> text)
       : Routing(config),
         text_(std::move(text)),
         rows_(format),
@@ -90,7 +92,8 @@ class TextRouting : public Routing {
     const std::int64_t stride = num_dims_ > 0 ? (format.hidden - kNameElems) / num_dims_ : 1;
     double square = 0;
     for (std::size_t i = 0; i < sampled.size(); ++i) {
-      sampled[i] = row[static_cast<std::size_t>(kNameElems + static_cast<std::int64_t>(i) * stride)];
+      sampled[i] =
+          row[static_cast<std::size_t>(kNameElems + static_cast<std::int64_t>(i) * stride)];
       square += static_cast<double>(sampled[i]) * static_cast<double>(sampled[i]);
     }
     const auto factor = static_cast<float>(square > 0 ? kLogitSpread / std::sqrt(square) : 0);
@@ -110,7 +113,8 @@ class TextRouting : public Routing {
     experts.resize(static_cast<std::size_t>(config().topk));
     WordChoice choice = {.experts = experts, .weights = {}};
     double sum = 0;
-    for (std::int64_t e : experts) sum += std::exp(static_cast<double>(logit_of(e) - logit_of(experts[0])));
+    for (std::int64_t e : experts)
+      sum += std::exp(static_cast<double>(logit_of(e) - logit_of(experts[0])));
     for (std::int64_t e : experts) {
       const double numerator = std::exp(static_cast<double>(logit_of(e) - logit_of(experts[0])));
       choice.weights.push_back(static_cast<float>(numerator / sum));

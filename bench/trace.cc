@@ -2,9 +2,8 @@
 // Chooses the format of a trace file.
 #include "bench/trace.h"
 
-#include "bench/file_bytes.h"
-
 #include "base/check.h"
+#include "bench/file_bytes.h"
 
 #include <algorithm>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The CSV form of a trace, see docs/trace_format.md.
-#include "bench/trace.h"
-
 #include "base/check.h"
+#include "bench/trace.h"
 
 #include <algorithm>
 #include <array>
@@ -157,8 +156,8 @@ Status CsvReader::check_order(const Entry& entry) const {
     return error(to_string(entry) + " after " + to_string(entries_.back()) +
                  ", must ascend by step, rank, token, k");
   }
-  const bool same_cell = !is_first && entry.step == entries_.back().step &&
-                         entry.rank == entries_.back().rank;
+  const bool same_cell =
+      !is_first && entry.step == entries_.back().step && entry.rank == entries_.back().rank;
   const int next_token = same_cell ? entries_.back().token + 1 : 0;
   if (entry.token > next_token) {
     return error("token = " + std::to_string(entry.token) + ", but token " +
@@ -243,13 +242,14 @@ Result<Trace> CsvReader::finish() {
     return error(std::to_string(self_.steps) + " steps times " + std::to_string(self_.ranks) +
                  " ranks, must be at most " + std::to_string(kMaxTraceCells));
   }
-  Trace trace = {.num_ranks = self_.ranks, .num_experts = self_.experts, .topk = self_.topk, .steps = {}};
+  Trace trace = {
+      .num_ranks = self_.ranks, .num_experts = self_.experts, .topk = self_.topk, .steps = {}};
   trace.steps.assign(static_cast<std::size_t>(self_.steps),
                      std::vector<TraceTokens>(static_cast<std::size_t>(self_.ranks)));
   const auto topk = static_cast<std::size_t>(self_.topk);
   for (const Entry& entry : entries_) {
-    TraceTokens& cell = trace.steps[static_cast<std::size_t>(entry.step)]
-                                   [static_cast<std::size_t>(entry.rank)];
+    TraceTokens& cell =
+        trace.steps[static_cast<std::size_t>(entry.step)][static_cast<std::size_t>(entry.rank)];
     const std::size_t row = static_cast<std::size_t>(entry.token) * topk;
     cell.experts.resize(row + topk, -1);
     cell.weights.resize(row + topk, 0.0F);
@@ -288,7 +288,8 @@ Result<Trace> parse_trace_csv(const std::string& name, std::string_view content)
 
 std::string format_trace_csv(const Trace& trace) {
   std::string out(kSelfPrefix);
-  out += " steps=" + std::to_string(trace.num_steps()) + " ranks=" + std::to_string(trace.num_ranks) +
+  out += " steps=" + std::to_string(trace.num_steps()) +
+         " ranks=" + std::to_string(trace.num_ranks) +
          " experts=" + std::to_string(trace.num_experts) + " topk=" + std::to_string(trace.topk) +
          "\n" + std::string(kColumns) + "\n";
   for (int step = 0; step < trace.num_steps(); ++step) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The binary form of a trace: little-endian words, see docs/trace_format.md.
-#include "bench/trace.h"
-
 #include "base/check.h"
+#include "bench/trace.h"
 
 #include <array>
 #include <bit>
@@ -48,9 +47,8 @@ class EptReader {
   Result<std::string_view> take(std::size_t size, const char* what) {
     const std::size_t num_left = content_.size() - offset_;
     if (num_left < size) {
-      return error(offset_,
-                   std::string(what) + " takes " + std::to_string(size) + " bytes, but " +
-                       std::to_string(num_left) + " are left");
+      return error(offset_, std::string(what) + " takes " + std::to_string(size) + " bytes, but " +
+                                std::to_string(num_left) + " are left");
     }
     offset_ += size;
     return content_.substr(offset_ - size, size);
@@ -114,8 +112,7 @@ Status check_tokens(const EptReader& reader, const TraceTokens& tokens, int num_
 
 Result<TraceTokens> read_tokens(EptReader& reader, std::uint32_t num_tokens, const Trace& trace) {
   const std::size_t size = std::size_t{num_tokens} * static_cast<std::size_t>(trace.topk);
-  EP_TRY_ASSIGN(const std::string_view bytes,
-                reader.take(size * kEntryBytes, "a rank's tokens"));
+  EP_TRY_ASSIGN(const std::string_view bytes, reader.take(size * kEntryBytes, "a rank's tokens"));
   const std::size_t weights_at = size * sizeof(std::int32_t);
   TraceTokens tokens = {words_of<std::int32_t>(bytes.substr(0, weights_at)),
                         words_of<float>(bytes.substr(weights_at))};

@@ -79,8 +79,7 @@ Result<Workload::Set> Workload::make_set() const {
   if (options_.placement == Placement::kOutside) {
     set.outside_rows = HostBuffer(max_rows * expert_row_bytes);
   } else {
-    EP_TRY_ASSIGN(set.arena_rows,
-                  group_.allocate(expert_dtype, {plan_.max_rows, options_.hidden}));
+    EP_TRY_ASSIGN(set.arena_rows, group_.allocate(expert_dtype, {plan_.max_rows, options_.hidden}));
   }
   return set;
 }
@@ -142,8 +141,7 @@ void Workload::run_experts(int set_index) {
   const std::int64_t num_rows = num_received(set_index);
   if (options_.layout == Layout::kFlat) {
     const auto num_choices = static_cast<std::size_t>(num_rows * options_.topk);
-    local_experts_.apply_flat(io, num_rows,
-                              {received.topk_idx.data<std::int64_t>(), num_choices},
+    local_experts_.apply_flat(io, num_rows, {received.topk_idx.data<std::int64_t>(), num_choices},
                               {received.topk_weights.data<float>(), num_choices});
     return;
   }
@@ -160,8 +158,8 @@ Status Workload::combine(int set_index) {
   Set& set = at(set_index);
   const DType dtype = expert_dtype_of(options_.dtype);
   CombineInput input;
-  input.rows = ConstTensorView(expert_rows(set), dtype,
-                               {set.received->x.view().size(0), options_.hidden});
+  input.rows =
+      ConstTensorView(expert_rows(set), dtype, {set.received->x.view().size(0), options_.hidden});
   if (options_.layout == Layout::kExpertMajor) input.topk_weights = steps_.topk_weights(set.step);
   CombineOptions options;
   options.out = TensorView(set.out.get(), dtype, {steps_.num_tokens(set.step), options_.hidden});
@@ -173,9 +171,7 @@ std::byte* Workload::expert_rows(const Set& set) const {
                                                  : set.outside_rows.get();
 }
 
-void Workload::release_received(int set) {
-  at(set).received.reset();
-}
+void Workload::release_received(int set) { at(set).received.reset(); }
 
 void Workload::poison(int set_index) {
   const Set& set = at(set_index);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Row kernels against memcpy and against loops that the compiler vectorises; docs/adr/0002 has figures.
+// Row kernels against memcpy and against loops that the compiler vectorises; docs/adr/0002 has
+// figures.
 
 #include "layout/numeric.h"
 #include "primitives/row_math.h"
@@ -35,7 +36,7 @@ class RowPool {
   explicit RowPool(std::size_t num_rows)
       : num_rows_(num_rows),
         bytes_(static_cast<std::byte*>(
-            ::operator new(num_rows * kRowBytes, std::align_val_t{kPageBytes}))) {
+            ::operator new (num_rows* kRowBytes, std::align_val_t{kPageBytes}))) {
     constexpr std::uint16_t kOne = 0x3F80;
     auto* elems = reinterpret_cast<std::uint16_t*>(bytes_.get());
     for (std::size_t i = 0; i < num_rows * kHidden; ++i) {
@@ -52,7 +53,7 @@ class RowPool {
  private:
   struct Free {
     void operator()(std::byte* bytes) const {
-      ::operator delete(bytes, std::align_val_t{kPageBytes});
+      ::operator delete (bytes, std::align_val_t{kPageBytes});
     }
   };
   std::size_t num_rows_;
@@ -115,10 +116,8 @@ void reduce_with(benchmark::State& state, ReduceFunction reduce_function) {
   const Pools& pools = thread_pools();
   std::vector<RowTerm> terms =
       make_terms(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
-  const ReduceRow reduce{.terms = terms,
-                         .dtype = DType::kBf16,
-                         .num_elems = kHidden,
-                         .weighted = state.range(2) != 0};
+  const ReduceRow reduce{
+      .terms = terms, .dtype = DType::kBf16, .num_elems = kHidden, .weighted = state.range(2) != 0};
   std::size_t token = 0;
   for (auto _ : state) {
     for (std::size_t i = 0; i < terms.size(); ++i) terms[i].row = pools.inputs.row(token, i);
@@ -148,13 +147,14 @@ inline std::uint16_t round_to_bf16(float value) {
   return static_cast<std::uint16_t>(layout::is_float_nan(bits) ? layout::kBf16Nan : rounded);
 }
 
-/// Elements that the loop version keeps in fp32 between two passes over its terms: fits the L1 cache.
+/// Elements that the loop version keeps in fp32 between two passes over its terms: fits the L1
+/// cache.
 constexpr std::size_t kBlockElems = 512;
 
 using Block = std::array<float, kBlockElems>;
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]]
-void add_term(Block& sum, const std::uint16_t* __restrict row, float weight, bool is_first) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_term(
+    Block& sum, const std::uint16_t* __restrict row, float weight, bool is_first) {
   if (is_first) {
     for (std::size_t i = 0; i < kBlockElems; ++i) sum[i] = weight * layout::bf16_to_float(row[i]);
   } else {
@@ -164,29 +164,30 @@ void add_term(Block& sum, const std::uint16_t* __restrict row, float weight, boo
   }
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]]
-void add_hop(Block& total, const Block& partial, bool is_first) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_hop(
+    Block& total, const Block& partial, bool is_first) {
   for (std::size_t i = 0; i < kBlockElems; ++i) {
     const float rounded = layout::bf16_to_float(round_to_bf16(partial[i]));
     total[i] = is_first ? rounded : total[i] + rounded;
   }
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]]
-void store_block(std::uint16_t* __restrict out, const Block& total) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void
+store_block(std::uint16_t* __restrict out, const Block& total) {
   for (std::size_t i = 0; i < kBlockElems; ++i) out[i] = round_to_bf16(total[i]);
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]]
-void add_two(std::uint16_t* __restrict out,
-             const std::uint16_t* __restrict a,
-             const std::uint16_t* __restrict b) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_two(
+    std::uint16_t* __restrict out,
+    const std::uint16_t* __restrict a,
+    const std::uint16_t* __restrict b) {
   for (std::size_t i = 0; i < kHidden; ++i) {
     out[i] = round_to_bf16(layout::bf16_to_float(a[i]) + layout::bf16_to_float(b[i]));
   }
 }
 
-/// The best loops that were found for the two common cases: one pass for two rows that are added, blocks otherwise.
+/// The best loops that were found for the two common cases: one pass for two rows that are added,
+/// blocks otherwise.
 void reduce_by_loops(std::byte* out, const ReduceRow& reduce) {
   auto* elems = reinterpret_cast<std::uint16_t*>(out);
   const auto row_of = [&](std::size_t i) {
@@ -209,16 +210,14 @@ void reduce_by_loops(std::byte* out, const ReduceRow& reduce) {
   }
 }
 
-void reduce_loops(benchmark::State& state) {
-  reduce_with(state, reduce_by_loops);
-}
+void reduce_loops(benchmark::State& state) { reduce_with(state, reduce_by_loops); }
 
 void dot(benchmark::State& state) {
   const Pools& pools = thread_pools();
   std::size_t token = 0;
   for (auto _ : state) {
-    benchmark::DoNotOptimize(primitives::dot_rows(
-        pools.inputs.row(token), pools.outputs.row(token), DType::kBf16, kHidden));
+    benchmark::DoNotOptimize(primitives::dot_rows(pools.inputs.row(token), pools.outputs.row(token),
+                                                  DType::kBf16, kHidden));
     ++token;
   }
   report(state, 2);
@@ -226,7 +225,12 @@ void dot(benchmark::State& state) {
 
 /// Arguments are terms, hops, weighted: flat combine of two ranks, expert-major combine of top-8.
 void reduce_cases(benchmark::internal::Benchmark* bench) {
-  bench->Args({2, 2, 0})->Args({8, 2, 1})->ArgNames({"terms", "hops", "weighted"})->Threads(1)->Threads(2)->UseRealTime();
+  bench->Args({2, 2, 0})
+      ->Args({8, 2, 1})
+      ->ArgNames({"terms", "hops", "weighted"})
+      ->Threads(1)
+      ->Threads(2)
+      ->UseRealTime();
 }
 
 BENCHMARK(copy_with_memcpy)->Threads(1)->Threads(2)->UseRealTime();

@@ -47,12 +47,12 @@ EP_API Result<std::vector<std::unique_ptr<Bootstrap>>> make_in_process_bootstrap
 /// from MASTER_ADDR with a port of its own; else, when all ranks are on one host, an abstract Unix
 /// socket named by uid and job id.
 struct TcpBootstrapConfig {
-  std::optional<int> rank;
-  std::optional<int> num_ranks;
-  std::optional<std::string> address;  ///< host name or IP of rank 0
-  std::optional<int> port;             ///< TCP port on which rank 0 listens
-  std::optional<std::string> job_id;   ///< tells jobs apart that meet on one port
-  std::optional<std::string> cookie;   ///< EP_COOKIE: shared secret, required across hosts
+  std::optional<int> rank{};
+  std::optional<int> num_ranks{};
+  std::optional<std::string> address{};  ///< host name or IP of rank 0
+  std::optional<int> port{};             ///< TCP port on which rank 0 listens
+  std::optional<std::string> job_id{};   ///< tells jobs apart that meet on one port
+  std::optional<std::string> cookie{};   ///< EP_COOKIE: shared secret, required across hosts
   std::chrono::milliseconds timeout{10'000};
 };
 

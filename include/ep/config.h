@@ -22,7 +22,7 @@ struct GroupConfig {
   int max_topk = 8;                        ///< 1 to 32
   int max_experts = 256;
   /// Default map of calls that bring none; empty: the balanced map of max_experts.
-  ExpertMap experts;
+  ExpertMap experts{};
 
   /// Bytes of the pool that are reserved at creation. The pool grows by itself (Group::reserve);
   /// memory is committed by the operating system when it is first written.
@@ -30,11 +30,11 @@ struct GroupConfig {
   /// Depth of the ring through which rows travel that cannot be read in place: 1 to 64.
   int ring_slots = 4;
 
-  std::optional<int> num_sms;
+  std::optional<int> num_sms{};
   /// Ranks that reach each other by load and store; default all. EP_LSA_SIZE.
-  std::optional<int> lsa_size;
+  std::optional<int> lsa_size{};
   /// Every wait for a peer ends by then. Default EP_TIMEOUT (seconds), else 10 s.
-  std::optional<std::chrono::milliseconds> timeout;
+  std::optional<std::chrono::milliseconds> timeout{};
   /// Number of the first operation, from 1; for tests of the wrap of the 32-bit tags.
   std::uint64_t first_epoch = 1;
 };

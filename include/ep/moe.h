@@ -118,7 +118,6 @@ struct DispatchOutput {
   Tensor sizes{};
   DispatchHandle handle{};
 };
-};
 
 /// Collective: every rank of the group. T may be 0 and differs freely per rank; layout, alignment,
 /// K, E, map, H, dtype, scales and the presence of weights must be equal. Rows arrive bitwise
@@ -151,10 +150,6 @@ struct CombineInput {
   ConstTensorView topk_weights{};
   /// Optional [T, H] of the rows' dtype, added last.
   ConstTensorView bias{};
-};
-  ConstTensorView
-      topk_weights{};      ///< optional [T, K] fp32, kExpertMajor only: scales each expert's row
-  ConstTensorView bias{};  ///< optional [T, H] of the rows' dtype, added last
 };
 
 struct CombineOptions {
@@ -212,7 +207,7 @@ struct CombineGradInput {
 struct CombineGrad {
   /// [N, H]: grad_out of the row's token, times its weight if weighted; padding rows 0.
   Tensor grad_rows{};
-  /// [T, K] fp32 if weighted: the dot product of grad_out and the expert's row; 0 for -1 and dropped.
+  /// [T, K] fp32 if weighted: dot product of grad_out and the expert's row; 0 for -1 and dropped.
   Tensor grad_topk_weights{};
 };
 

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// The roles of an operation as lanes of a HostLauncher, for any executor whose lanes are one
+// thread.
+#pragma once
+
+#include "fabric/host/launcher.h"
+#include "intranode/combine_roles.h"
+#include "intranode/dispatch_roles.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace ep::intranode {
+
+template <class Params, class Role>
+struct RoleBody {
+  Role role;
+  void (*run)(primitives::SoloGroup, const Params&, const primitives::Lane&);
+};
+
+template <primitives::Executor Exec>
+inline constexpr RoleBody<DispatchParams, DispatchRole> kDispatchBodies[] = {
+    {DispatchRole::kRoute, route_role<Exec, primitives::SoloGroup>},
+    {DispatchRole::kSend, send_role<Exec, primitives::SoloGroup>},
+    {DispatchRole::kRecord, record_role<Exec, primitives::SoloGroup>},
+    {DispatchRole::kPad, pad_role<Exec, primitives::SoloGroup>},
+    {DispatchRole::kCopy, copy_role<Exec, primitives::SoloGroup>},
+};
+template <primitives::Executor Exec>
+inline constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
+    {CombineRole::kPrepare, prepare_role<Exec, primitives::SoloGroup>},
+    {CombineRole::kPull, pull_role<Exec, primitives::SoloGroup>},
+    {CombineRole::kPush, push_role<Exec, primitives::SoloGroup>},
+};
+
+/// Runs the bodies of the roles that this launch has.
+template <primitives::Executor Exec, class Params, class Role>
+void launch_roles(fabric::HostLauncher& launcher,
+                  Params& params,
+                  int num_channels,
+                  std::span<const RoleBody<Params, Role>> bodies) {
+  std::vector<fabric::HostLauncher::Role> roles;
+  for (const RoleBody<Params, Role>& body : bodies) {
+    if (!params.has_role(body.role)) continue;
+    roles.emplace_back([&body, &params](const primitives::Lane& lane) {
+      body.run(primitives::SoloGroup{}, params, lane);
+    });
+  }
+  params.op.num_lanes = num_channels * static_cast<int>(roles.size());
+  const std::int64_t scratch_bytes =
+      std::max(RouteScratch::bytes(params.routing.tables.shape),
+               PullLane<Exec, primitives::SoloGroup>::scratch_bytes(params.op));
+  launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
+}
+
+}  // namespace ep::intranode

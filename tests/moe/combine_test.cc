@@ -74,8 +74,9 @@ TEST(Combine, InfinitiesNansZerosAndSubnormalsFollowTheSameRules) {
     for (const DType dtype : kReducible) {
       for (const CombineWay way : kWays) {
         const RowValues values{.kind = ValueKind::kSpecial, .dtype = dtype};
-        check({.values = values, .way = way});
-        check({.values = values, .weighted = true, .has_bias = true, .way = way});
+        const std::int64_t hidden = 128 / size_of(dtype);
+        check({.values = values, .hidden = hidden, .way = way});
+        check({.values = values, .hidden = hidden, .weighted = true, .has_bias = true, .way = way});
       }
     }
   });
@@ -100,20 +101,56 @@ TEST(Combine, OneRankAloneCombinesItsOwnRows) {
   check_combines(body, 1);
 }
 
-TEST(Combine, RoundsOncePerHopWhenMagnitudesDiffer) {
-  // All experts of a token on different ranks, and all on one rank: the hops differ, the rules do
-  // not.
-  for (const int num_experts : {8, 1}) {
-    Problem problem{.routing = uniform_routing(4, 100, 8, 4 * num_experts, 3),
-                    .layout = Layout::kExpertMajor};
+TEST(Combine, RoundsOncePerHopHoweverTheExpertsAreSpread) {
+  Routing spread = uniform_routing(4, 100, 8, 32, 3);
+  Routing gathered = spread;
+  send_all_to_rank(gathered, 2);
+  for (const Routing& routing : {spread, gathered}) {
+    const Problem problem{.routing = routing, .layout = Layout::kExpertMajor};
     check_problem(problem, [oracle = Oracle(problem)](RankContext& context, Group& group) {
       const auto output = checked_dispatch(context, group, oracle);
       if (!output) return;
       for (const DType dtype : kReducible) {
+        const std::int64_t hidden = 128 / size_of(dtype);
         checked_combine(context, group, oracle, output->handle,
-                        {.values = {.dtype = dtype}, .weighted = true});
+                        {.values = {.dtype = dtype}, .hidden = hidden, .weighted = true});
       }
     });
+  }
+}
+
+/// Runs of `run` tokens that all choose, then `run` tokens that choose nothing.
+Routing routing_with_gaps(std::int64_t run) {
+  Routing routing = uniform_routing(2, 320, 1, 2, 6);
+  for (RankTokens& rank : routing.ranks) {
+    for (std::int64_t token = 0; token < rank.num_tokens; ++token) {
+      if (token / run % 2 == 1) rank.topk_idx[static_cast<std::size_t>(token)] = -1;
+    }
+  }
+  return routing;
+}
+
+TEST(Combine, ChunksWithoutRowsLeaveTheRingsSlotsAlone) {
+  for (const std::int64_t run : {8, 16}) {
+    for (const int ring_slots : {1, 2}) {
+      Problem problem{.routing = routing_with_gaps(run)};
+      problem.hidden = 4096;
+      GroupConfig config = config_for(problem);
+      config.ring_slots = ring_slots;
+      config.num_sms = 3;
+      const Oracle oracle(problem);
+      check_group({.num_ranks = 2}, config, [&](RankContext& context, Group& group) {
+        const auto output = checked_dispatch(context, group, oracle);
+        for (int round = 0; output && round < 3; ++round) {
+          const CombineWay way = round % 2 == 0 ? CombineWay::kPush : CombineWay::kPull;
+          const CombineSpec spec{.values = {.kind = ValueKind::kBits},
+                                 .hidden = 4096,
+                                 .way = way,
+                                 .place = RowsPlace::kOutside};
+          if (!checked_combine(context, group, oracle, output->handle, spec)) return;
+        }
+      });
+    }
   }
 }
 

@@ -60,7 +60,11 @@ TEST(AnyProblem, GoesThroughAllOperationsAsTheOracleSays) {
     config.ring_slots = *rc::gen::element(1, 2, 4);
     config.num_sms = *rc::gen::inRange(1, 4);
     const CombineSpec combine = arbitrary_combine(problem);
-    RC_LOG() << problem.describe();
+    RC_LOG() << problem.describe() << "\ncombine: " << name_of(combine.values.dtype)
+             << " H=" << combine.hidden << (combine.weighted ? " weighted" : "")
+             << (combine.has_bias ? " bias" : "") << " way=" << static_cast<int>(combine.way)
+             << " place=" << static_cast<int>(combine.place) << " sms=" << *config.num_sms
+             << " slots=" << config.ring_slots << "\n";
     const std::string findings = findings_of(Oracle(problem), dispatch, combine, config);
     RC_LOG() << findings;
     RC_ASSERT(findings.empty());

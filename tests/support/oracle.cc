@@ -89,7 +89,7 @@ void RowSum::end_hop() {
 void RowSum::add_bias(std::span<const std::byte> bias) {
   for (std::size_t at = 0; at < total_.size(); ++at) {
     const float value = element(bias, at);
-    total_[at] = has_total_ ? total_[at] + value : value;
+    total_[at] = total_[at] + value;  // +0 without rows
     exact_[at] += static_cast<double>(value);
     magnitude_[at] += std::fabs(static_cast<double>(value));
   }
@@ -280,15 +280,12 @@ CombinedRow combine_token(const Oracle& oracle,
     if (is_last_of_rank) sum.end_hop();
   }
   const bool is_copy = terms.size() == 1 && !combine.weighted && !combine.bias;
-  std::vector<std::byte> bias;
   if (combine.bias) {
-    bias.resize(row.size());
-    combine.bias(src_rank, token, bias);
-    sum.add_bias(bias);
+    combine.bias(src_rank, token, row);
+    sum.add_bias(row);
   }
   CombinedRow result = sum.finish();
   if (is_copy) result.bytes = row;
-  if (terms.empty() && combine.bias) result.bytes = bias;
   return result;
 }
 

@@ -23,15 +23,16 @@ constexpr int kNumRoles = 4;
 
 enum class Placement : std::int64_t { kFibers, kThreads };
 
-/// Every role waits for its predecessor, as send waits for route: `word` counts those that ended.
+/// Each role waits for the one after it, which on one thread has its turn later: the most switches.
+/// `word` counts the roles that have ended.
 std::vector<HostLauncher::Role> chained_roles(std::atomic<int>& word) {
   std::vector<HostLauncher::Role> roles;
-  for (int role = 0; role < kNumRoles; ++role) {
-    roles.emplace_back([&word, role](const primitives::Lane&) {
-      for (int polls = 1; word.load(std::memory_order_acquire) != role; ++polls) {
+  for (int num_before = kNumRoles - 1; num_before >= 0; --num_before) {
+    roles.emplace_back([&word, num_before](const primitives::Lane&) {
+      for (int polls = 1; word.load(std::memory_order_acquire) != num_before; ++polls) {
         primitives::relax(polls);
       }
-      word.store(role + 1, std::memory_order_release);
+      word.store(num_before + 1, std::memory_order_release);
     });
   }
   return roles;

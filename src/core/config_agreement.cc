@@ -5,6 +5,7 @@
 #include "base/check.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <iterator>
 #include <span>
@@ -82,6 +83,22 @@ Status agree_on_config(Bootstrap& bootstrap, const Result<ResolvedConfig>& local
   EP_TRY_ASSIGN(const std::vector<Bootstrap::Bytes> all,
                 bootstrap.all_gather(std::as_bytes(std::span(values)), timeout));
   return local.ok() ? compare(fields, all) : local.status();
+}
+
+Status agree_on_outcome(Bootstrap& bootstrap,
+                        const Status& local,
+                        std::chrono::milliseconds timeout) {
+  const std::byte is_ok{static_cast<unsigned char>(local.ok() ? 1 : 0)};
+  const Result<std::vector<Bootstrap::Bytes>> all = bootstrap.all_gather({&is_ok, 1}, timeout);
+  EP_TRY(local);
+  EP_TRY(all);
+  for (std::size_t rank = 0; rank < all->size(); ++rank) {
+    if ((*all)[rank] == Bootstrap::Bytes{std::byte{1}}) continue;
+    return Status(Errc::kFabric,
+                  "group: rank " + std::to_string(rank) + " could not reserve its pool")
+        .set_peer(static_cast<int>(rank));
+  }
+  return Status();
 }
 
 }  // namespace ep::core

@@ -128,6 +128,10 @@ Check DispatchCall::check_cached() const {
 }
 
 Check DispatchCall::check_expert_rows() const {
+  if (Check check = check_reducible_rows({Rejection::kGradient, "grad_out", request_.input.x},
+                                         call_.state().config().max_hidden_bytes)) {
+    return check;
+  }
   const bool has_weights = !request_.input.topk_weights.is_null();
   if (has_weights != returns_gradient()) {
     return refuse(Rejection::kRows, "rows",

@@ -210,7 +210,8 @@ Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupCo
                                           base::Deadline::after(local->timeout)));
   auto state =
       std::make_unique<core::GroupState>(core::GroupState::Parts{*local, std::move(arena)});
-  if (config.pool_bytes > 0) EP_TRY(state->pool().reserve(config.pool_bytes));
+  const Status pool = config.pool_bytes > 0 ? state->pool().reserve(config.pool_bytes) : Status();
+  EP_TRY(core::agree_on_outcome(bootstrap, pool, local->timeout));
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 

@@ -146,17 +146,22 @@ class PullLane {
     return num_rows;
   }
 
+  /// True if the chunk has rows of `owner` that come through the ring.
+  EP_HOST_DEVICE bool is_in_ring(int owner, std::int64_t chunk) const {
+    if (!uses_ring(*op_, *params_, owner)) return false;
+    const std::int64_t first = chunk * layout::kChunkTokens;
+    std::int64_t end = routing_.pairs_before(owner, first + layout::kChunkTokens);
+    // A flat owner has no record of a dropped pair.
+    const std::int64_t kept = routing_.capacities()[owner] - routing_.first_rows()[owner];
+    if (!params_->has_expert_rows() && end > kept) end = kept;
+    return routing_.pairs_before(owner, first) < end;
+  }
+
   /// Waits for the chunk of every owner whose rows come through the ring. False if the group gave
   /// up.
   EP_HOST_DEVICE bool await_chunk(std::int64_t chunk) {
-    const std::int64_t first = chunk * layout::kChunkTokens;
     for (int owner = 0; owner < op_->num_ranks(); ++owner) {
-      if (!uses_ring(*op_, *params_, owner)) continue;
-      std::int64_t end = routing_.pairs_before(owner, first + layout::kChunkTokens);
-      // A flat owner has no record of a dropped pair.
-      const std::int64_t kept = routing_.capacities()[owner] - routing_.first_rows()[owner];
-      if (!params_->has_expert_rows() && end > kept) end = kept;
-      if (routing_.pairs_before(owner, first) >= end) continue;
+      if (!is_in_ring(owner, chunk)) continue;
       const std::byte* rows = ring_.await(group_, owner, chunk);
       if (rows == nullptr) return false;
       if (group_.thread_rank() == 0) chunks_[owner] = rows;
@@ -167,7 +172,7 @@ class PullLane {
 
   EP_HOST_DEVICE void release_chunk(std::int64_t chunk) {
     for (int owner = 0; owner < op_->num_ranks(); ++owner) {
-      if (!uses_ring(*op_, *params_, owner)) continue;
+      if (!is_in_ring(owner, chunk)) continue;
       reducer_.drain(group_);
       ring_.release(group_, owner, chunk);
     }

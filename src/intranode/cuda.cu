@@ -131,8 +131,9 @@ struct KernelLaunch {
   Tuning tuning;
   SharedPlan plan;
 
-  Status run(const Stream& stream, Params& params, int num_sms) const {
-    params.op.num_lanes = num_sms * num_lanes_of(tuning, params);
+  Status run(const Stream& stream, const Params& params, int num_sms) const {
+    Params launched = params;
+    launched.op.num_lanes = num_sms * num_lanes_of(tuning, params);
     const auto bytes = static_cast<int>(total_bytes(plan, tuning));
     const cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
@@ -142,13 +143,13 @@ struct KernelLaunch {
     config.blockDim = dim3(static_cast<unsigned>(num_threads(tuning)));
     config.dynamicSmemBytes = static_cast<std::size_t>(bytes);
     config.stream = static_cast<cudaStream_t>(stream.handle);
-    return cuda_status(cudaLaunchKernelEx(&config, kernel, params, plan), "cudaLaunchKernelEx");
+    return cuda_status(cudaLaunchKernelEx(&config, kernel, launched, plan), "cudaLaunchKernelEx");
   }
 };
 
 /// Launches with the first tuning whose shared memory fits.
 template <class Tuned, class... Further>
-Status run_dispatch(const Stream& stream, DispatchParams& params, int num_sms) {
+Status run_dispatch(const Stream& stream, const DispatchParams& params, int num_sms) {
   const auto kernel = dispatch_kernel<Tuned>;
   const Result<KernelLimits> limits = query_limits(kernel);
   if (!limits.ok()) return limits.status();
@@ -169,7 +170,7 @@ Status run_dispatch(const Stream& stream, DispatchParams& params, int num_sms) {
 }
 
 template <class Tuned>
-Status run_combine(const Stream& stream, CombineParams& params, int num_sms) {
+Status run_combine(const Stream& stream, const CombineParams& params, int num_sms) {
   const KernelLaunch<CombineTuning, CombineParams> launch{combine_kernel<Tuned>, Tuned::kTuning,
                                                           plan_combine(params)};
   return launch.run(stream, params, num_sms);
@@ -177,14 +178,14 @@ Status run_combine(const Stream& stream, CombineParams& params, int num_sms) {
 
 }  // namespace
 
-Status launch_dispatch(const Stream& stream, DispatchParams params, int num_sms) {
+Status launch_dispatch(const Stream& stream, const DispatchParams& params, int num_sms) {
   if (Status status = check_rows("x", params.x); !status.ok()) return status;
   if (params.has_expert_rows())
     return run_dispatch<ExpertDispatch, LargeRowDispatch>(stream, params, num_sms);
   return run_dispatch<FlatDispatch, LargeRowDispatch>(stream, params, num_sms);
 }
 
-Status launch_combine(const Stream& stream, CombineParams params, int num_sms) {
+Status launch_combine(const Stream& stream, const CombineParams& params, int num_sms) {
   if (Status status = check_rows("expert rows", params.rows); !status.ok()) return status;
   if (Status status = check_rows("bias", params.bias); !status.ok()) return status;
   if (params.has_role(CombineRole::kPush)) return run_combine<PushCombine>(stream, params, num_sms);

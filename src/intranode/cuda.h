@@ -14,7 +14,7 @@ namespace ep::intranode {
 /// never waits for it. Addresses in `params` are the device's. Rows, their strides and addresses
 /// are multiples of 16 bytes, else kInvalidArgument. kUnsupported if a row is too large to be
 /// staged in shared memory.
-Status launch_dispatch(const Stream& stream, DispatchParams params, int num_sms);
-Status launch_combine(const Stream& stream, CombineParams params, int num_sms);
+Status launch_dispatch(const Stream& stream, const DispatchParams& params, int num_sms);
+Status launch_combine(const Stream& stream, const CombineParams& params, int num_sms);
 
 }  // namespace ep::intranode

@@ -56,9 +56,11 @@ class PushLane {
     if (!params_->has_expert_rows() && end > kept) end = kept;
     const std::int64_t first_token = chunk * layout::kChunkTokens;
     const std::int64_t first = first_pair_of(params_->src_tokens, base, end, first_token);
-    if (first >= end || params_->src_tokens[first] >= first_token + layout::kChunkTokens)
+    if (first >= end || params_->src_tokens[first] >= first_token + layout::kChunkTokens) {
       return true;
-    std::byte* slot = ring_.acquire_slot(group_, reader, chunk);
+    }
+    std::byte* slot =
+        ring_.acquire_slot(group_, reader, chunk, previous_in_slot(base, first, chunk));
     if (slot == nullptr) return false;
     for (std::int64_t pair = first;
          pair < end && params_->src_tokens[pair] < first_token + layout::kChunkTokens; ++pair) {
@@ -67,6 +69,18 @@ class PushLane {
     reducer_.drain(group_);
     ring_.publish(group_, reader, chunk);
     return true;
+  }
+
+  /// The last chunk with pairs in [base, first) that has the slot of `chunk`; -1 if none.
+  EP_HOST_DEVICE std::int64_t previous_in_slot(std::int64_t base,
+                                               std::int64_t first,
+                                               std::int64_t chunk) const {
+    while (first > base) {
+      const std::int64_t earlier = params_->src_tokens[first - 1] / layout::kChunkTokens;
+      if ((chunk - earlier) % op_->control().shape.ring_slots == 0) return earlier;
+      first = first_pair_of(params_->src_tokens, base, first, earlier * layout::kChunkTokens);
+    }
+    return -1;
   }
 
   EP_HOST_DEVICE void push_pair(int reader, std::int64_t pair, std::byte* out) {

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The bounded ring through which an owner sends reduced rows to a token's rank, chunk by chunk.
 //
-// Chunk c uses slot c % ring_slots at the reader. Each chunk has two words of its own, `ready` at
-// the reader and `freed` at the writer, which carry the operation's epoch: chunks may be read in
-// any order and nothing is ever reset. A writer waits only for the chunk that had its slot before;
-// a reader frees every chunk, also one that came without rows.
+// Chunk c uses slot c % ring_slots at the reader; a chunk without rows uses none. Each chunk has
+// two words of its own, `ready` at the reader and `freed` at the writer, which carry the
+// operation's epoch: chunks may be read in any order and nothing is ever reset. A writer waits for
+// the chunk that had its slot before, which is the last earlier one with rows whose number is equal
+// mod ring_slots.
 #pragma once
 
 #include "primitives/wait.h"
@@ -20,18 +21,20 @@ class SlotRing {
 
   EP_HOST_DEVICE explicit SlotRing(const OpContext<Exec>& op) : op_(&op) {}
 
-  /// Writer: the slot at `reader` in which this rank may write the chunk; null if the group gave
-  /// up.
+  /// Writer: the slot at `reader` in which this rank may write the chunk, once `previous` (the
+  /// chunk that had the slot before, < 0: none) was read; null if the group gave up.
   template <Coop G>
-  EP_HOST_DEVICE std::byte* acquire_slot(G group, int reader, std::int64_t chunk) const {
+  EP_HOST_DEVICE std::byte* acquire_slot(G group,
+                                         int reader,
+                                         std::int64_t chunk,
+                                         std::int64_t previous) const {
     const layout::ControlLayout& control = op_->control();
-    const std::int64_t previous = chunk - control.shape.ring_slots;
     if (previous >= 0) {
       auto* freed = op_->template array<std::uint64_t>(control.ring_freed) +
                     control.chunk_index(reader, previous);
       const bool is_free = wait_until(group, *op_, {WaitSite::kRingFreed, reader, op_->epoch}, [&] {
-        return Memory::load_acquire_sys(
-            freed);  // [sync:ring-freed] acquire: the reader's loads of this slot are over
+        // [sync:ring-freed] acquire: the reader's loads of this slot are over
+        return Memory::load_acquire_sys(freed);
       });
       if (!is_free) return nullptr;
     }
@@ -62,7 +65,7 @@ class SlotRing {
     return is_ready ? op_->template array<std::byte>(control.ring_slot(writer, chunk)) : nullptr;
   }
 
-  /// Reader: nothing of the chunk will be read again.
+  /// Reader: nothing of the chunk, which had rows, will be read again.
   template <Coop G>
   EP_HOST_DEVICE void release(G group, int writer, std::int64_t chunk) const {
     const layout::ControlLayout& control = op_->control();

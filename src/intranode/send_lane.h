@@ -40,6 +40,8 @@ class SendLane {
 
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
+    // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
+    pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
       if (!op_->may_proceed()) return false;
       const std::int64_t token = pipe_.wait_front();

@@ -69,7 +69,7 @@ class TmaBulk {
     if (group_.is_leader()) fence_async_proxy_release();
   }
   EP_DEVICE void fence_acquired() {
-    // [sync:row-proxy] acquire: thread 0 has acquired, and starts the loads that follow.
+    // [sync:row-proxy] acquire: thread 0 has acquired, and starts the copies that follow.
     if (group_.is_leader()) fence_async_proxy_acquire();
   }
 

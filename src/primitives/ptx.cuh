@@ -153,7 +153,7 @@ EP_DEVICE inline void fence_async_proxy_release() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }
 
-/// Orders an acquire, and what it made visible, before bulk loads that follow.
+/// Orders an acquire, and what it made visible, before bulk copies that follow.
 EP_DEVICE inline void fence_async_proxy_acquire() {
   asm volatile("fence.proxy.async;" ::: "memory");
 }

@@ -23,7 +23,7 @@ namespace ep::primitives {
 /// | wait_read<kPending>()    | all but the newest kPending groups have read their stage: it may be loaded again    |
 /// | wait_all()               | all stores have landed                                                              |
 /// | fence()                  | landed stores precede a release that this lane makes next                           |
-/// | fence_acquired()         | loads that follow see what this lane's last acquire made visible                    |
+/// | fence_acquired()         | copies that follow come after what this lane's last acquire made visible            |
 // clang-format on
 template <class B>
 concept BulkEngine =

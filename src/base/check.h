@@ -15,9 +15,7 @@ namespace ep::base {
                                std::source_location where,
                                std::string_view message = {});
 
-inline Status to_status(Status status) {
-  return status;
-}
+inline Status to_status(Status status) { return status; }
 
 template <class T>
 Status to_status(const Result<T>& result) {

@@ -81,13 +81,9 @@ std::optional<Number> parse_whole(std::string_view text) {
 
 }  // namespace
 
-std::span<const EnvSpec> env_table() {
-  return kTable;
-}
+std::span<const EnvSpec> env_table() { return kTable; }
 
-std::string_view name_of(EnvVar var) {
-  return kTable[static_cast<std::size_t>(var)].name;
-}
+std::string_view name_of(EnvVar var) { return kTable[static_cast<std::size_t>(var)].name; }
 
 std::optional<std::string> env_text(EnvVar var) {
   // The names are literals, so data() ends in 0.

@@ -46,23 +46,15 @@ std::optional<LogLevel> parse_log_level(std::string_view text) {
 }
 
 // relaxed: the level orders nothing.
-LogLevel log_level() {
-  return current_level().load(std::memory_order_relaxed);
-}
+LogLevel log_level() { return current_level().load(std::memory_order_relaxed); }
 
-void set_log_level(LogLevel level) {
-  current_level().store(level, std::memory_order_relaxed);
-}
+void set_log_level(LogLevel level) { current_level().store(level, std::memory_order_relaxed); }
 
 namespace base {
 
-bool is_logged(LogLevel level) {
-  return level != LogLevel::kOff && level <= log_level();
-}
+bool is_logged(LogLevel level) { return level != LogLevel::kOff && level <= log_level(); }
 
-void log(LogLevel level, std::string_view message) {
-  write_line(level, "ep ", message);
-}
+void log(LogLevel level, std::string_view message) { write_line(level, "ep ", message); }
 
 void log(LogLevel level, int rank, std::string_view message) {
   write_line(level, "ep[" + std::to_string(rank) + "] ", message);

@@ -6,12 +6,8 @@
 
 namespace ep {
 
-std::string_view version() {
-  return base::kVersion;
-}
+std::string_view version() { return base::kVersion; }
 
-std::string_view git_commit() {
-  return base::kGitCommit;
-}
+std::string_view git_commit() { return base::kGitCommit; }
 
 }  // namespace ep

@@ -93,6 +93,7 @@ class RendezvousHost {
   Status failure_;
   /// Why a connection was refused that may have been a rank; for the message of a timeout.
   std::string last_refusal_;
+  int num_refusals_ = 0;
 };
 
 Result<std::vector<base::UniqueFd>> RendezvousHost::run() {
@@ -186,7 +187,7 @@ bool RendezvousHost::advance(Candidate& candidate) {
 }
 
 void RendezvousHost::judge(Candidate& candidate, const Frame& frame) {
-  if (frame.kind != FrameKind::kHello) return;
+  if (frame.kind != FrameKind::kHello || frame.sequence != 0) return;
   const std::optional<Hello> hello = decode_hello(frame.payload);
   if (!hello) return;
   if (hello->job_id != settings_.job_id) {
@@ -199,7 +200,9 @@ void RendezvousHost::judge(Candidate& candidate, const Frame& frame) {
     refuse(candidate.fd,
            Status(Errc::kInvalidArgument, "bootstrap: EP_COOKIE is not that of rank 0"));
     last_refusal_ = "another EP_COOKIE of " + describe(*hello);
-    base::log(LogLevel::kWarn, settings_.rank, "bootstrap: refused " + last_refusal_);
+    // Once: a stranger must not fill the log.
+    const LogLevel level = num_refusals_++ == 0 ? LogLevel::kWarn : LogLevel::kDebug;
+    base::log(level, settings_.rank, "bootstrap: refused " + last_refusal_);
     return;
   }
   admit(std::move(candidate.fd), *hello, candidate.nonce);

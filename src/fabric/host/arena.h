@@ -46,7 +46,7 @@ class HostArena final : public SegmentSource {
   /// add_segment returns.
   const std::atomic<std::byte*>* peer_table() const;
 
-  /// [peer]: 1 once a peer's process has died or its arena was destroyed; never reset.
+  /// [peer]: 1 (release) once a peer's process has died or its arena was destroyed; never reset.
   const std::atomic<std::uint32_t>* gone_flags() const;
 
   /// Zeroed memory, committed by the operating system when first written.

@@ -49,7 +49,7 @@ Result<ArenaMessage> unpack(std::span<const std::byte> packet) {
   message.bytes = reader.get<std::int64_t>();
   const std::span<const std::byte> token = reader.get_bytes(message.token.size());
   const bool is_known = kind >= static_cast<std::uint8_t>(ArenaMessageKind::kHello) &&
-                        kind <= static_cast<std::uint8_t>(ArenaMessageKind::kNotMapped);
+                        kind <= static_cast<std::uint8_t>(ArenaMessageKind::kGoodbye);
   if (!reader.is_complete() || magic != kArenaMagic || !is_known) {
     return Status(Errc::kFabric,
                   "arena: packet of " + std::to_string(packet.size()) + " bytes is no message");

@@ -18,6 +18,7 @@ enum class ArenaMessageKind : std::uint8_t {
   kSharedSegment = 3,  ///< a new segment of a rank of the receiver's process: in its registry
   kMapped = 4,         ///< answer: mapped
   kNotMapped = 5,      ///< answer: could not; errno
+  kGoodbye = 6,        ///< last: this arena is destroyed, its process may live on
 };
 
 struct ArenaMessage {

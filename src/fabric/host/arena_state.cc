@@ -69,8 +69,13 @@ ArenaState::~ArenaState() {
     service_.join();
   }
   unregister_arena(identities_[static_cast<std::size_t>(rank_)].token);
+  const ArenaMessage goodbye{.kind = ArenaMessageKind::kGoodbye, .rank = rank_};
+  const base::Deadline at_once = base::Deadline::after(std::chrono::milliseconds(0));
   // A child process may hold copies of the sockets; peers must see the end all the same.
-  for (int peer : peers()) static_cast<void>(::shutdown(socket_of(peer), SHUT_RDWR));
+  for (int peer : peers()) {
+    static_cast<void>(send_message(socket_of(peer), goodbye, -1, at_once).ok());
+    static_cast<void>(::shutdown(socket_of(peer), SHUT_RDWR));
+  }
 }
 
 Status ArenaState::start() {
@@ -162,7 +167,7 @@ Status ArenaState::announce(int segment, std::int64_t bytes, int memory, base::D
     register_segment(self.token, segment, mapping(rank_, segment));
   }
   for (int peer : peers()) {
-    if (is_gone(peer)) return peer_failure("died or left", {peer});
+    if (is_gone(peer)) continue;
     const bool is_shared = identities_[static_cast<std::size_t>(peer)].is_same_process(self);
     const ArenaMessage message{
         .kind = is_shared ? ArenaMessageKind::kSharedSegment : ArenaMessageKind::kSegment,
@@ -172,13 +177,22 @@ Status ArenaState::announce(int segment, std::int64_t bytes, int memory, base::D
         .bytes = bytes,
         .token = self.token};
     const Status sent = send_message(socket_of(peer), message, is_shared ? -1 : memory, deadline);
-    if (!sent.ok()) {
+    // Closed: the service thread is about to notice, and await_answers() says who is to blame.
+    const bool is_closed = sent.native_code() == EPIPE || sent.native_code() == ECONNRESET;
+    if (!sent.ok() && !is_closed) {
       Status status(sent.code(), "arena: rank " + std::to_string(peer) + ": " + sent.message(),
                     sent.native_code());
       return status.set_peer(peer);
     }
   }
   return Status();
+}
+
+/// A rank that gave up because another one died says goodbye: the dead one gets the blame. Needs
+/// mutex_.
+Status ArenaState::departed_failure() const {
+  if (!died_.empty()) return peer_failure("died", died_);
+  return peer_failure("left", left_);
 }
 
 Status ArenaState::await_answers(base::Deadline deadline) {
@@ -200,16 +214,14 @@ bool ArenaState::has_all_answers() const {
 }
 
 Status ArenaState::judge_answers() const {
-  std::vector<int> gone;
+  if (!died_.empty() || !left_.empty()) return departed_failure();
   std::vector<int> silent;
   std::vector<int> refusing;
   for (int peer : peers()) {
     const Answer answer = announcement_.answers[static_cast<std::size_t>(peer)];
-    if (is_gone(peer)) gone.push_back(peer);
     if (answer == Answer::kNone) silent.push_back(peer);
     if (answer == Answer::kRefused) refusing.push_back(peer);
   }
-  if (!gone.empty()) return peer_failure("died or left", gone);
   if (!silent.empty()) return peer_failure("did not map the segment within the deadline", silent);
   if (refusing.empty()) return Status();
   return base::errno_status("arena: could not map the segment: rank " + list_ranks(refusing),
@@ -232,19 +244,13 @@ std::vector<int> ArenaState::peers_without_control() const {
 }
 
 Status ArenaState::await_control_segments(base::Deadline deadline) {
-  const auto gone_ones = [this] {
-    std::vector<int> gone = peers_without_control();
-    std::erase_if(gone, [this](int peer) { return !is_gone(peer); });
-    return gone;
-  };
   std::unique_lock lock(mutex_);
-  changed_.wait_until(lock, deadline.time_point(), [this, &gone_ones] {
-    return peers_without_control().empty() || !gone_ones().empty();
+  changed_.wait_until(lock, deadline.time_point(), [this] {
+    return peers_without_control().empty() || !died_.empty() || !left_.empty();
   });
   const std::vector<int> missing = peers_without_control();
   if (missing.empty()) return Status();
-  const std::vector<int> gone = gone_ones();
-  if (!gone.empty()) return peer_failure("died or left", gone);
+  if (!died_.empty() || !left_.empty()) return departed_failure();
   return peer_failure("did not publish its control segment within the deadline", missing);
 }
 
@@ -292,7 +298,7 @@ void ArenaState::serve() {
     for (int peer = 0; peer < num_ranks(); ++peer) {
       const std::size_t at = 1 + 2 * static_cast<std::size_t>(peer);
       if (entries[at].revents != 0) serve_peer(peer);
-      if (entries[at + 1].revents != 0) mark_gone(peer);
+      if (entries[at + 1].revents != 0) mark_gone(peer, Departure::kDied);
     }
   }
 }
@@ -303,12 +309,12 @@ void ArenaState::serve_peer(int peer) {
     if (!received.ok()) {
       base::log(LogLevel::kError, rank_,
                 "rank " + std::to_string(peer) + ": " + received.status().message());
-      return mark_gone(peer);
+      return mark_gone(peer, Departure::kDied);
     }
     if (received->state == ReceiveState::kNothing) return;
     if (received->state == ReceiveState::kClosed ||
         !handle(peer, received->message, received->fd)) {
-      return mark_gone(peer);
+      return mark_gone(peer, Departure::kDied);
     }
   }
 }
@@ -322,6 +328,9 @@ bool ArenaState::handle(int peer, const ArenaMessage& message, const base::Uniqu
     case ArenaMessageKind::kMapped:
     case ArenaMessageKind::kNotMapped:
       return note_answer(peer, message);
+    case ArenaMessageKind::kGoodbye:
+      mark_gone(peer, Departure::kLeft);
+      return true;
     case ArenaMessageKind::kHello:
       break;
   }
@@ -373,10 +382,13 @@ bool ArenaState::note_answer(int peer, const ArenaMessage& message) {
   return true;
 }
 
-void ArenaState::mark_gone(int peer) {
+/// Only the first word counts: after a goodbye the connection ends too.
+void ArenaState::mark_gone(int peer, Departure departure) {
   const std::lock_guard lock(mutex_);
-  // The end of the peer's connection came after everything that it wrote.
-  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);  // [sync:gone] release
+  if (is_gone(peer)) return;
+  // [sync:gone] release: after the end of the connection was read, so after all that the peer wrote.
+  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);
+  (departure == Departure::kDied ? died_ : left_).push_back(peer);
   changed_.notify_all();
 }
 

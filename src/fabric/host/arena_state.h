@@ -76,7 +76,9 @@ class ArenaState {
                                               const ArenaMessage& message,
                                               const base::UniqueFd& memory) const;
   bool note_answer(int peer, const ArenaMessage& message);
-  void mark_gone(int peer);
+  enum class Departure : std::uint8_t { kDied, kLeft };
+  void mark_gone(int peer, Departure departure);
+  Status departed_failure() const;
 
   bool is_gone(int peer) const;
   int socket_of(int peer) const {
@@ -103,6 +105,9 @@ class ArenaState {
   std::vector<std::shared_ptr<Mapping>> mappings_;
   int next_segment_ = 0;
   Announcement announcement_;
+  /// In the order in which this rank noticed.
+  std::vector<int> died_;
+  std::vector<int> left_;
 };
 
 }  // namespace ep::fabric

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Peers that are killed or stopped, and strangers that knock.
+#include "fabric/host/arena.h"
+#include "tests/fabric/arena_ranks.h"
+#include "tests/support/ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <unistd.h>
+#include <vector>
+
+namespace ep::fabric {
+namespace {
+
+using test::kArenaPatience;
+using test::Launch;
+using test::patient;
+using test::RankContext;
+
+constexpr int kVictim = 1;
+
+/// What the ranks other than the victim must see once it is dead.
+void expect_victim_gone(RankContext& context, HostArena& arena) {
+  context.expect(test::await_gone(arena, kVictim, kArenaPatience), "the victim is not gone");
+  const auto segment = arena.add_segment(4096, patient());
+  context.expect(segment.status().code() == Errc::kPeerTimeout, segment.status().to_string());
+  context.expect(segment.status().peer() == kVictim, segment.status().to_string());
+}
+
+/// Expects that the victim ended by SIGKILL and the others went well.
+void check_reports(std::vector<test::RankReport> reports) {
+  EXPECT_EQ(reports[kVictim].exit_signal, SIGKILL);
+  reports.erase(reports.begin() + kVictim);
+  test::expect_fine(reports);
+}
+
+TEST(ArenaFault, AKilledRankIsGoneForItsPeers) {
+  check_reports(
+      test::run_ranks({.num_ranks = 4, .launch = Launch::kForks}, [](RankContext& context) {
+        const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
+        if (!context.expect_ok(arena.status(), "create")) return;
+        if (context.rank() == kVictim) ::raise(SIGKILL);
+        expect_victim_gone(context, **arena);
+      }));
+}
+
+/// The pid that each rank contributes.
+std::vector<pid_t> exchange_pids(RankContext& context, pid_t mine) {
+  const auto all =
+      context.bootstrap().all_gather(std::as_bytes(std::span(&mine, 1)), kArenaPatience);
+  context.expect_ok(all.status(), "pids");
+  std::vector<pid_t> pids(static_cast<std::size_t>(context.num_ranks()));
+  for (std::size_t rank = 0; all.ok() && rank < pids.size(); ++rank) {
+    std::memcpy(&pids[rank], (*all)[rank].data(), sizeof(pid_t));
+  }
+  return pids;
+}
+
+TEST(ArenaFault, AKilledRankIsGoneAlsoWhereItsChildHoldsTheSockets) {
+  check_reports(
+      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [](RankContext& context) {
+        const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
+        if (!context.expect_ok(arena.status(), "create")) return;
+        pid_t child = 0;
+        if (context.rank() == kVictim) {
+          // As a data loader does: the child inherits every descriptor and stays.
+          child = ::fork();
+          if (child == 0) {
+            ::sleep(60);
+            ::_exit(0);
+          }
+        }
+        const pid_t loader = exchange_pids(context, child)[kVictim];
+        if (context.rank() == kVictim) ::raise(SIGKILL);
+        expect_victim_gone(context, **arena);
+        ::kill(loader, SIGKILL);
+      }));
+}
+
+TEST(ArenaFault, AStoppedRankIsNamedAtTheDeadline) {
+  check_reports(
+      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [](RankContext& context) {
+        const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
+        if (!context.expect_ok(arena.status(), "create")) return;
+        const pid_t victim = exchange_pids(context, ::getpid())[kVictim];
+        if (context.rank() == kVictim) {
+          while (true) ::pause();
+        }
+        ::kill(victim, SIGSTOP);
+        // Stopping takes effect a moment later; a segment that is still mapped in time proves
+        // nothing.
+        Status status;
+        for (int attempt = 0; attempt < 50 && status.ok(); ++attempt) {
+          status = (*arena)
+                       ->add_segment(4096, base::Deadline::after(std::chrono::milliseconds(300)))
+                       .status();
+        }
+        context.expect(status.code() == Errc::kPeerTimeout, status.to_string());
+        context.expect(status.peer() == kVictim, status.to_string());
+        context.expect((*arena)->gone_flags()[kVictim].load() == 0, "stopped is not gone");
+        ::kill(victim, SIGKILL);
+        context.expect(test::await_gone(**arena, kVictim, kArenaPatience), "killed is gone");
+      }));
+}
+
+TEST(ArenaFault, AFailureOfOneRankDuringCreationReachesAll) {
+  check_reports(
+      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [](RankContext& context) {
+        // Dies between the exchange of identities and the connections, as far as the others can
+        // tell.
+        if (context.rank() == kVictim) {
+          context.bootstrap().all_gather({}, kArenaPatience).ok();
+          ::raise(SIGKILL);
+        }
+        const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
+        context.expect(arena.status().code() == Errc::kPeerTimeout, arena.status().to_string());
+        context.expect(arena.status().peer() == kVictim, arena.status().to_string());
+      }));
+}
+
+}  // namespace
+}  // namespace ep::fabric

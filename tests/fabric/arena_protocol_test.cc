@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an arena does with messages that no arena would send, and with connections of strangers.
+#include "base/unique_fd.h"
+#include "fabric/bootstrap/wire.h"
+#include "fabric/host/arena_identity.h"
+#include "fabric/host/arena_mesh.h"
+#include "fabric/host/arena_message.h"
+#include "fabric/host/arena_state.h"
+#include "fabric/host/mapping.h"
+#include "tests/fabric/arena_ranks.h"
+#include "tests/support/test_scale.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <poll.h>
+#include <random>
+#include <string>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+namespace ep::fabric {
+namespace {
+
+using test::patient;
+
+struct PacketPair {
+  PacketPair() {
+    std::array<int, 2> fds{};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()),
+              0);
+    near = base::UniqueFd(fds[0]);
+    far = base::UniqueFd(fds[1]);
+  }
+  base::UniqueFd near;
+  base::UniqueFd far;
+};
+
+int count_fds() { return test::count_entries("/proc/self/fd"); }
+
+/// A packet as it goes over the wire, for damaging it.
+std::vector<std::byte> packet_of(const ArenaMessage& message) {
+  const PacketPair pair;
+  EXPECT_TRUE(send_message(pair.near.get(), message, -1, patient()).ok());
+  std::vector<std::byte> packet(256);
+  const ssize_t size = ::recv(pair.far.get(), packet.data(), packet.size(), 0);
+  packet.resize(static_cast<std::size_t>(size));
+  return packet;
+}
+
+TEST(ArenaMessage, CarriesAllFieldsAndADescriptor) {
+  const PacketPair pair;
+  auto memory = create_memory(4096);
+  ASSERT_TRUE(memory.ok());
+  ArenaMessage message{
+      .kind = ArenaMessageKind::kSegment, .rank = 3, .segment = 17, .error = 5, .bytes = 4096};
+  message.token.fill(std::byte{9});
+  ASSERT_TRUE(send_message(pair.near.get(), message, memory->get(), patient()).ok());
+  auto received = receive_message(pair.far.get());
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(received->message.rank, 3);
+  EXPECT_EQ(received->message.segment, 17);
+  EXPECT_EQ(received->message.error, 5);
+  EXPECT_EQ(received->message.bytes, 4096);
+  EXPECT_EQ(received->message.token, message.token);
+  EXPECT_TRUE(check_memory(received->fd.get(), 4096).ok());
+  EXPECT_EQ(receive_message(pair.far.get())->state, ReceiveState::kNothing);
+}
+
+TEST(ArenaMessage, ADescriptorTooFewOrTooManyIsAnErrorAndClosed) {
+  auto memory = create_memory(4096);
+  ASSERT_TRUE(memory.ok());
+  const PacketPair pair;
+  const int num_fds = count_fds();
+  const ArenaMessage segment{.kind = ArenaMessageKind::kSegment, .bytes = 4096};
+  ASSERT_TRUE(send_message(pair.near.get(), segment, -1, patient()).ok());
+  EXPECT_EQ(receive_message(pair.far.get()).status().code(), Errc::kFabric);
+  const ArenaMessage mapped{.kind = ArenaMessageKind::kMapped};
+  ASSERT_TRUE(send_message(pair.near.get(), mapped, memory->get(), patient()).ok());
+  EXPECT_EQ(receive_message(pair.far.get()).status().code(), Errc::kFabric);
+  EXPECT_EQ(count_fds(), num_fds);
+}
+
+TEST(ArenaMessage, DamagedPacketsAreErrorsOrMessages) {
+  std::mt19937_64 random(9);
+  const PacketPair pair;
+  const auto good = packet_of({.kind = ArenaMessageKind::kMapped, .rank = 1, .segment = 2});
+  const int num_fds = count_fds();
+  const int rounds = test::scaled_rounds(20'000, 200'000);
+  int num_messages = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::byte> packet = good;
+    packet[random() % packet.size()] = static_cast<std::byte>(random());
+    if (random() % 3 == 0) packet.resize(1 + random() % 400);
+    ASSERT_EQ(::send(pair.near.get(), packet.data(), packet.size(), 0),
+              static_cast<ssize_t>(packet.size()));
+    const auto received = receive_message(pair.far.get());
+    if (received.ok()) ++num_messages;
+    ASSERT_TRUE(!received.ok() || packet.size() == good.size());
+  }
+  EXPECT_GT(num_messages, 0);
+  EXPECT_EQ(count_fds(), num_fds);
+}
+
+TEST(ArenaMemory, RefusesMemoryThatIsNotWhatWasAnnounced) {
+  const auto memory = create_memory(8192);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_TRUE(check_memory(memory->get(), 8192).ok());
+  EXPECT_EQ(check_memory(memory->get(), 4096).code(), Errc::kFabric);
+  const base::UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
+  EXPECT_EQ(check_memory(unsealed.get(), 8192).code(), Errc::kFabric)
+      << "its owner could shrink it, and a reader would die of SIGBUS";
+  const PacketPair pair;
+  EXPECT_FALSE(check_memory(pair.near.get(), 8192).ok());
+}
+
+TEST(ArenaMemory, CannotShrinkOrGrow) {
+  const auto memory = create_memory(8192);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_NE(::ftruncate(memory->get(), 4096), 0);
+  EXPECT_NE(::ftruncate(memory->get(), 16384), 0);
+}
+
+/// Rank 0's arena, and the other end of its connection to a rank 1 that the test plays.
+class FakePeer {
+ public:
+  FakePeer() {
+    std::vector<ArenaIdentity> identities = {make_identity("unused", 4096),
+                                             make_identity("unused", 4096)};
+    // Another process, so that segments travel as descriptors.
+    identities[1].pid += 1;
+    identities_ = identities;
+    std::vector<ArenaConnection> connections(2);
+    connections[1].socket = std::move(pair_.near);
+    arena_ = std::make_unique<ArenaState>(0, std::move(identities), std::move(connections));
+    EXPECT_TRUE(arena_->start().ok());
+  }
+
+  ArenaState& arena() { return *arena_; }
+  int socket() const { return pair_.far.get(); }
+  void send(const ArenaMessage& message, int fd = -1) {
+    EXPECT_TRUE(send_message(socket(), message, fd, patient()).ok());
+  }
+  Received receive() {
+    if (!wait_for(socket(), POLLIN, patient())) return {};
+    auto received = receive_message(socket());
+    return received.ok() ? std::move(*received) : Received{};
+  }
+  bool is_gone() {
+    const base::Deadline deadline = patient();
+    while (!deadline.expired()) {
+      if (arena_->gone_flags()[1].load(std::memory_order_relaxed) != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  PacketPair pair_;
+  std::vector<ArenaIdentity> identities_;
+  std::unique_ptr<ArenaState> arena_;
+};
+
+ArenaMessage segment_message(int segment, std::int64_t bytes) {
+  return {.kind = ArenaMessageKind::kSegment, .rank = 1, .segment = segment, .bytes = bytes};
+}
+
+TEST(ArenaProtocol, MapsAndAnswers) {
+  FakePeer peer;
+  const auto memory = create_memory(4096);
+  peer.send(segment_message(0, 4096), memory->get());
+  EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kMapped);
+  EXPECT_NE(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+}
+
+TEST(ArenaProtocol, AnswersThatItCannotMap) {
+  FakePeer peer;
+  const base::UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(unsealed.get(), 4096), 0);
+  peer.send(segment_message(0, 4096), unsealed.get());
+  EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kNotMapped);
+  const ArenaMessage unknown{
+      .kind = ArenaMessageKind::kSharedSegment, .rank = 1, .segment = 0, .bytes = 4096};
+  peer.send(unknown);
+  EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kNotMapped);
+  EXPECT_EQ(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+}
+
+TEST(ArenaProtocol, APeerThatBreaksTheRulesIsGone) {
+  const auto memory = create_memory(4096);
+  ASSERT_TRUE(memory.ok());
+  const std::vector<ArenaMessage> bad = {
+      segment_message(-1, 4096),
+      segment_message(kMaxSegments, 4096),
+      segment_message(0, 0),
+      segment_message(0, -4096),
+  };
+  for (const ArenaMessage& message : bad) {
+    FakePeer peer;
+    peer.send(message, memory->get());
+    EXPECT_TRUE(peer.is_gone()) << message.segment << ", " << message.bytes;
+  }
+  FakePeer greeter;
+  greeter.send({.kind = ArenaMessageKind::kHello, .rank = 1});
+  EXPECT_TRUE(greeter.is_gone());
+  FakePeer repeater;
+  repeater.send(segment_message(0, 4096), memory->get());
+  repeater.send(segment_message(0, 4096), memory->get());
+  EXPECT_TRUE(repeater.is_gone()) << "an id must not be used twice";
+  FakePeer babbler;
+  EXPECT_EQ(::send(babbler.socket(), "babble", 6, 0), 6);
+  EXPECT_TRUE(babbler.is_gone());
+}
+
+TEST(ArenaProtocol, AnswersToNothingAreIgnored) {
+  FakePeer peer;
+  for (int segment : {-1, 0, 5, 1 << 30}) {
+    peer.send({.kind = ArenaMessageKind::kMapped, .rank = 1, .segment = segment});
+    peer.send({.kind = ArenaMessageKind::kNotMapped, .rank = 1, .segment = segment});
+  }
+  const auto memory = create_memory(4096);
+  peer.send(segment_message(0, 4096), memory->get());
+  EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kMapped);
+}
+
+/// add_segment while the fake peer answers with `answer`.
+Status add_with_answer(FakePeer& peer, const ArenaMessage& answer) {
+  Result<Segment> segment = Status(Errc::kInternal, "not run");
+  std::jthread adder([&] {
+    segment = peer.arena().add_segment(4096, base::Deadline::after(std::chrono::milliseconds(500)));
+  });
+  const Received announced = peer.receive();
+  EXPECT_EQ(announced.message.kind, ArenaMessageKind::kSegment);
+  EXPECT_TRUE(check_memory(announced.fd.get(), 4096).ok());
+  peer.send(answer);
+  adder.join();
+  return segment.status();
+}
+
+TEST(ArenaProtocol, AddingNeedsTheAnswerToThisVerySegment) {
+  FakePeer peer;
+  const ArenaMessage right{.kind = ArenaMessageKind::kMapped, .rank = 1, .segment = 0};
+  EXPECT_TRUE(add_with_answer(peer, right).ok());
+  const Status wrong = add_with_answer(peer, right);
+  EXPECT_EQ(wrong.code(), Errc::kPeerTimeout) << "the answer was to segment 0, not 1";
+  EXPECT_EQ(wrong.peer(), 1);
+  EXPECT_EQ(peer.arena().total_bytes(), 4096) << "the failed segment must not count";
+  EXPECT_EQ(peer.arena().entry(0, 1).load(std::memory_order_acquire), nullptr);
+  const ArenaMessage refusal{
+      .kind = ArenaMessageKind::kNotMapped, .rank = 1, .segment = 2, .error = ENOMEM};
+  EXPECT_EQ(add_with_answer(peer, refusal).code(), Errc::kOutOfMemory);
+  const ArenaMessage third{.kind = ArenaMessageKind::kMapped, .rank = 1, .segment = 3};
+  EXPECT_TRUE(add_with_answer(peer, third).ok()) << "a failure must not spoil the arena";
+}
+
+/// In a child process: connects to the abstract socket and says the right words; true if it was let
+/// in.
+bool is_stranger_let_in(const ArenaIdentity& target) {
+  const pid_t child = ::fork();
+  if (child != 0) {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WEXITSTATUS(status) != 0;
+  }
+  const base::UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, target.socket_name.data(), target.socket_name.size());
+  const auto bytes =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + target.socket_name.size());
+  const auto* const generic = static_cast<const sockaddr*>(static_cast<const void*>(&address));
+  if (::connect(fd.get(), generic, bytes) != 0) ::_exit(0);
+  const ArenaMessage hello{.kind = ArenaMessageKind::kHello, .rank = 1, .token = target.token};
+  static_cast<void>(send_message(fd.get(), hello, -1, patient()).ok());
+  // Closed: the stranger was thrown out. Still open after a while: it was let in.
+  pollfd entry{.fd = fd.get(), .events = POLLIN, .revents = 0};
+  ::_exit(::poll(&entry, 1, 2000) > 0 ? 0 : 1);
+}
+
+TEST(ArenaMesh, AProcessThatNoRankAnnouncedIsThrownOut) {
+  auto listeners = std::make_unique<std::array<Result<ArenaListener>, 2>>(
+      std::array<Result<ArenaListener>, 2>{open_arena_listener(2), open_arena_listener(2)});
+  std::vector<ArenaIdentity> identities;
+  for (const auto& listener : *listeners) identities.push_back(make_identity(listener->name, 4096));
+  // The stranger is forked before there are threads; it has to wait for nobody: the listener queues
+  // it.
+  const pid_t helper = ::fork();
+  if (helper == 0) ::_exit(is_stranger_let_in(identities[0]) ? 1 : 0);
+  std::array<Status, 2> statuses;
+  {
+    std::vector<std::jthread> threads;
+    for (int rank : {0, 1}) {
+      threads.emplace_back([&, rank] {
+        // Rank 1 comes last: until then rank 0 has only the stranger.
+        if (rank == 1) ::usleep(300'000);
+        const auto at = static_cast<std::size_t>(rank);
+        statuses[at] = connect_arenas(identities, rank, *(*listeners)[at], patient()).status();
+      });
+    }
+  }
+  EXPECT_TRUE(statuses[0].ok()) << statuses[0].to_string();
+  EXPECT_TRUE(statuses[1].ok()) << statuses[1].to_string();
+  int status = 0;
+  ASSERT_EQ(::waitpid(helper, &status, 0), helper);
+  EXPECT_EQ(status, 0) << "the stranger was let in";
+}
+
+TEST(ArenaMesh, AWrongTokenIsThrownOut) {
+  auto first = open_arena_listener(2);
+  auto second = open_arena_listener(2);
+  std::vector<ArenaIdentity> identities = {make_identity(first->name, 4096),
+                                           make_identity(second->name, 4096)};
+  std::vector<ArenaIdentity> mistaken = identities;
+  mistaken[0].token[3] ^= std::byte{1};
+  const base::Deadline deadline = base::Deadline::after(std::chrono::milliseconds(300));
+  Status status;
+  {
+    std::jthread host([&] { status = connect_arenas(identities, 0, *first, deadline).status(); });
+    EXPECT_TRUE(connect_arenas(mistaken, 1, *second, deadline).ok()) << "only rank 0 can tell";
+  }
+  EXPECT_EQ(status.code(), Errc::kPeerTimeout);
+  EXPECT_EQ(status.peer(), 1);
+}
+
+TEST(ArenaIdentity, NamesRanksOfOtherHosts) {
+  std::vector<ArenaIdentity> identities(4, make_identity("unused", 4096));
+  EXPECT_TRUE(check_identities(identities).ok());
+  identities[1].host = identities[3].host = "another kernel";
+  identities[1].host_name = "node7";
+  const Status status = check_identities(identities);
+  EXPECT_EQ(status.code(), Errc::kUnsupported);
+  EXPECT_NE(status.message().find("rank 1, 3"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("rank 1 on node7"), std::string::npos) << status.message();
+}
+
+TEST(ArenaIdentity, NamesRanksOfOtherUsers) {
+  std::vector<ArenaIdentity> identities(3, make_identity("unused", 4096));
+  identities[2].uid += 1;
+  const Status status = check_identities(identities);
+  EXPECT_EQ(status.code(), Errc::kUnsupported);
+  EXPECT_NE(status.message().find("rank 2"), std::string::npos);
+}
+
+TEST(ArenaIdentity, SurvivesTheTripAndDamageIsAnError) {
+  const ArenaIdentity identity = make_identity("name", 4096);
+  const Bootstrap::Bytes good = encode_identity(identity);
+  const auto copy = decode_identity(good);
+  ASSERT_TRUE(copy.ok());
+  EXPECT_EQ(copy->host, identity.host);
+  EXPECT_EQ(copy->token, identity.token);
+  EXPECT_EQ(copy->control_bytes, 4096);
+  for (std::size_t size = 0; size < good.size(); ++size) {
+    EXPECT_FALSE(decode_identity(std::span(good).first(size)).ok()) << size;
+  }
+}
+
+}  // namespace
+}  // namespace ep::fabric

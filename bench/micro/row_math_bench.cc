@@ -28,7 +28,7 @@ constexpr std::size_t kRowBytes = kHidden * sizeof(std::uint16_t);
 /// Per thread and pool: far more than a core's share of any last-level cache.
 constexpr std::size_t kNumRows = 16384;
 constexpr std::size_t kPageBytes = 4096;
-constexpr int kMaxTerms = 8;
+constexpr std::size_t kScatterStep = 5;
 
 /// bf16 rows of small numbers, in memory of this thread. Rows follow each other without gaps.
 class RowPool {
@@ -80,7 +80,7 @@ void report(benchmark::State& state, std::size_t rows_per_call) {
 void copy_with_memcpy(benchmark::State& state) {
   const Pools& pools = thread_pools();
   std::size_t token = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     std::memcpy(pools.outputs.row(token), pools.inputs.row(token), kRowBytes);
     ++token;
   }
@@ -90,7 +90,7 @@ void copy_with_memcpy(benchmark::State& state) {
 void copy_with_stream_row(benchmark::State& state) {
   const Pools& pools = thread_pools();
   std::size_t token = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     primitives::stream_row(pools.outputs.row(token), pools.inputs.row(token), kRowBytes);
     ++token;
   }
@@ -111,16 +111,28 @@ std::vector<RowTerm> make_terms(int num_terms, int num_hops) {
 
 using ReduceFunction = void (*)(std::byte* out, const ReduceRow& reduce);
 
+/// Where the rows of the next token lie.
+enum class Order : std::uint8_t {
+  kFollowing,            ///< behind those of this token
+  kScattered,            ///< elsewhere
+  kScatteredPrefetched,  ///< elsewhere, and prefetch_row is told
+};
+
 /// Arguments: terms, hops, weighted.
-void reduce_with(benchmark::State& state, ReduceFunction reduce_function) {
+void reduce_with(benchmark::State& state, ReduceFunction reduce_function, Order order) {
   const Pools& pools = thread_pools();
   std::vector<RowTerm> terms =
       make_terms(static_cast<int>(state.range(0)), static_cast<int>(state.range(1)));
   const ReduceRow reduce{
       .terms = terms, .dtype = DType::kBf16, .num_elems = kHidden, .weighted = state.range(2) != 0};
+  const std::size_t step = order == Order::kFollowing ? 1 : kScatterStep;
   std::size_t token = 0;
-  for (auto _ : state) {
-    for (std::size_t i = 0; i < terms.size(); ++i) terms[i].row = pools.inputs.row(token, i);
+  for ([[maybe_unused]] auto _ : state) {
+    for (std::size_t i = 0; i < terms.size(); ++i) {
+      terms[i].row = pools.inputs.row(token * step, i);
+      if (order != Order::kScatteredPrefetched) continue;
+      primitives::prefetch_row(pools.inputs.row((token + 1) * step, i));
+    }
     reduce_function(pools.outputs.row(token), reduce);
     ++token;
   }
@@ -128,16 +140,28 @@ void reduce_with(benchmark::State& state, ReduceFunction reduce_function) {
   report(state, terms.size() + 1);
 }
 
+void reduce_row_streamed(std::byte* out, const ReduceRow& reduce) {
+  primitives::reduce_row(out, reduce, RowStore::kStream);
+}
+
+void reduce_row_cached(std::byte* out, const ReduceRow& reduce) {
+  primitives::reduce_row(out, reduce, RowStore::kCached);
+}
+
 void reduce_streamed(benchmark::State& state) {
-  reduce_with(state, [](std::byte* out, const ReduceRow& reduce) {
-    primitives::reduce_row(out, reduce, RowStore::kStream);
-  });
+  reduce_with(state, reduce_row_streamed, Order::kFollowing);
 }
 
 void reduce_cached(benchmark::State& state) {
-  reduce_with(state, [](std::byte* out, const ReduceRow& reduce) {
-    primitives::reduce_row(out, reduce, RowStore::kCached);
-  });
+  reduce_with(state, reduce_row_cached, Order::kFollowing);
+}
+
+void reduce_scattered(benchmark::State& state) {
+  reduce_with(state, reduce_row_streamed, Order::kScattered);
+}
+
+void reduce_scattered_prefetched(benchmark::State& state) {
+  reduce_with(state, reduce_row_streamed, Order::kScatteredPrefetched);
 }
 
 /// The rounding of numeric.h without its branch, which would keep the compiler from vectorising.
@@ -153,7 +177,7 @@ constexpr std::size_t kBlockElems = 512;
 
 using Block = std::array<float, kBlockElems>;
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_term(
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512")]] void add_term(
     Block& sum, const std::uint16_t* __restrict row, float weight, bool is_first) {
   if (is_first) {
     for (std::size_t i = 0; i < kBlockElems; ++i) sum[i] = weight * layout::bf16_to_float(row[i]);
@@ -164,20 +188,21 @@ using Block = std::array<float, kBlockElems>;
   }
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_hop(
-    Block& total, const Block& partial, bool is_first) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512")]] void add_hop(Block& total,
+                                                                              const Block& partial,
+                                                                              bool is_first) {
   for (std::size_t i = 0; i < kBlockElems; ++i) {
     const float rounded = layout::bf16_to_float(round_to_bf16(partial[i]));
     total[i] = is_first ? rounded : total[i] + rounded;
   }
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void
-store_block(std::uint16_t* __restrict out, const Block& total) {
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512")]] void store_block(
+    std::uint16_t* __restrict out, const Block& total) {
   for (std::size_t i = 0; i < kBlockElems; ++i) out[i] = round_to_bf16(total[i]);
 }
 
-[[gnu::target_clones("default", "avx2", "arch=skylake-avx512"), gnu::optimize("O3")]] void add_two(
+[[gnu::target_clones("default", "avx2", "arch=skylake-avx512")]] void add_two(
     std::uint16_t* __restrict out,
     const std::uint16_t* __restrict a,
     const std::uint16_t* __restrict b) {
@@ -210,17 +235,29 @@ void reduce_by_loops(std::byte* out, const ReduceRow& reduce) {
   }
 }
 
-void reduce_loops(benchmark::State& state) { reduce_with(state, reduce_by_loops); }
+void reduce_loops(benchmark::State& state) {
+  reduce_with(state, reduce_by_loops, Order::kFollowing);
+}
 
 void dot(benchmark::State& state) {
   const Pools& pools = thread_pools();
   std::size_t token = 0;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(primitives::dot_rows(pools.inputs.row(token), pools.outputs.row(token),
                                                   DType::kBf16, kHidden));
     ++token;
   }
   report(state, 2);
+}
+
+/// What one call costs besides its bytes.
+void reduce_one_granule(benchmark::State& state) {
+  std::array<std::byte, primitives::kRowGranuleBytes> row{};
+  std::array<std::byte, primitives::kRowGranuleBytes> out;
+  const std::array<RowTerm, 2> terms{RowTerm{.row = row.data()}, RowTerm{.row = row.data()}};
+  const ReduceRow reduce{.terms = terms, .dtype = DType::kFp32, .num_elems = 4};
+  for ([[maybe_unused]] auto _ : state)
+    primitives::reduce_row(out.data(), reduce, RowStore::kCached);
 }
 
 /// Arguments are terms, hops, weighted: flat combine of two ranks, expert-major combine of top-8.
@@ -238,6 +275,9 @@ BENCHMARK(copy_with_stream_row)->Threads(1)->Threads(2)->UseRealTime();
 BENCHMARK(reduce_streamed)->Apply(reduce_cases);
 BENCHMARK(reduce_cached)->Apply(reduce_cases);
 BENCHMARK(reduce_loops)->Apply(reduce_cases);
+BENCHMARK(reduce_scattered)->Apply(reduce_cases);
+BENCHMARK(reduce_scattered_prefetched)->Apply(reduce_cases);
+BENCHMARK(reduce_one_granule);
 BENCHMARK(dot)->Threads(1)->Threads(2)->UseRealTime();
 
 }  // namespace

@@ -228,16 +228,23 @@ std::string run(const Sum& sum, RowStore store, std::size_t offset) {
   return difference(out.contents(), expected_row(sum));
 }
 
+/// "" or what went wrong first with the output at any distance from a line.
+std::string run_at_every_distance(const Sum& sum) {
+  for (const std::size_t offset : {0, 16, 32, 48, 1, 63}) {
+    for (const RowStore store : kStores) {
+      const std::string wrong = run(sum, store, offset);
+      if (!wrong.empty()) return wrong + ", " + std::to_string(offset) + " bytes behind a line";
+    }
+  }
+  return "";
+}
+
 TEST_P(RowMath, ReducesEverySizeAtEveryDistanceFromALine) {
   std::mt19937_64 random(1);
   for (const DType dtype : kReducible) {
     for (std::size_t bytes = 0; bytes <= 21 * kGranule; bytes += kGranule) {
       const Sum sum = random_sum(dtype, bytes, {1, 1}, Content::kOrdinary, random);
-      for (const std::size_t offset : {0, 16, 32, 48, 1, 63}) {
-        for (const RowStore store : kStores) {
-          ASSERT_EQ(run(sum, store, offset), "") << name_of(dtype) << " offset " << offset;
-        }
-      }
+      ASSERT_EQ(run_at_every_distance(sum), "") << name_of(dtype);
     }
   }
 }
@@ -267,7 +274,7 @@ TEST_P(RowMath, WidensAndRoundsEveryPatternOfTheNarrowTypes) {
       Sum sum{.dtype = dtype, .bytes = 2 << 16, .is_weighted = true};
       sum.rows.emplace_back(sum.bytes);
       for (std::uint32_t bits = 0; bits < (1U << 16); ++bits) {
-        std::memcpy(&sum.rows[0][bits * 2], &bits, 2);
+        std::memcpy(&sum.rows[0][std::size_t{bits} * 2], &bits, 2);
       }
       sum.terms.push_back({.row = sum.rows[0].data(), .weight = weight});
       ASSERT_EQ(run(sum, RowStore::kCached, 0), "") << name_of(dtype) << " * " << weight;

@@ -394,7 +394,7 @@ TEST_P(IntranodeGpu, RowsArriveAndComeBackSummed) {
   }
 }
 
-using IntranodeGpuFault = IntranodeGpu;
+class IntranodeGpuFault : public IntranodeGpu {};
 
 // The send role has loads in flight when it learns that it may not send.
 TEST_P(IntranodeGpuFault, RankThatNeverComesEndsEveryWait) {

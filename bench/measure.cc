@@ -35,6 +35,7 @@ class Measurement {
 
   Result<RankResult> run() {
     for (int i = 0; i < num_checked_; ++i) EP_TRY(check_step(i));
+    EP_TRY(meet_after_checks());
     for (int i = 0; i < options_.warmup; ++i) EP_TRY(iterate(i));
     result_.timings = {};
     for (int i = 0; i < options_.iters; ++i) {
@@ -88,7 +89,7 @@ class Measurement {
   Status iterate(int iteration) {
     const int set = set_of(iteration);
     if (has_dispatch()) workload_.release_received(set);
-    EP_TRY(meet_after_checks());
+    EP_TRY(meet());
     const Clock::time_point start = Clock::now();
     if (has_dispatch()) {
       EP_TRY(workload_.dispatch(set, step_of(iteration)));

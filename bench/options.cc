@@ -104,7 +104,8 @@ void add_input_options(CLI::App& app, Options& options) {
   app.add_option("--trace", options.trace, "File of recorded routing: CSV or .ept")
       ->excludes("--text");
   app.add_option("--record", options.record, "Writes the routing to a file that --trace reads");
-  app.add_option("--seed", options.seed, "Of rows, router and experts, default 1");
+  app.add_option("--seed", options.seed, "Of rows, router and experts, default 1")
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--exact", options.exact, "Values whose sums are exact in the dtype");
   app.add_option("--json", options.json, "Writes a line per operation to a file, - is stdout");
 }
@@ -227,6 +228,10 @@ std::variant<Options, ExitCode> parse_options(int argc,
   add_everything(app, options);
   try {
     app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    // app.help() would describe the subcommand, which has no options of its own.
+    out << app.get_formatter()->make_help(&app, app.get_name(), CLI::AppFormatMode::Normal);
+    return ExitCode::kRight;
   } catch (const CLI::ParseError& error) {
     return app.exit(error, out, err) == 0 ? ExitCode::kRight : ExitCode::kUsage;
   }

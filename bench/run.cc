@@ -3,12 +3,14 @@
 #include "bench/run.h"
 
 #include "base/check.h"
+#include "bench/file_bytes.h"
 #include "bench/info.h"
 #include "bench/launch.h"
 #include "bench/measure.h"
 #include "bench/report.h"
 
 #include <iostream>
+#include <optional>
 #include <string>
 
 namespace ep::bench {
@@ -73,7 +75,10 @@ ExitCode fail(const Status& status) {
   return exit_code_of(status);
 }
 
-Status record(const Job& job) {
+/// Files that cannot be written are found before the run, not after it.
+Status claim_outputs(const Job& job) {
+  const std::optional<std::string>& json = job.options.json;
+  if (json && *json != "-") EP_TRY(write_file(*json, ""));
   if (!job.options.record) return {};
   const auto routing = job.make_routing();
   const int num_steps = routing->num_recorded_steps().value_or(plan_buffers(job).num_sets);
@@ -85,11 +90,11 @@ Status record(const Job& job) {
 ExitCode run(const Options& options) {
   const Result<Job> job = make_job(options);
   if (!job.ok()) return fail(job.status());
+  if (const Status status = claim_outputs(*job); !status.ok()) return fail(status);
   if (options.command == Command::kInfo) {
     const Status status = run_info(*job, report_stream(options));
     return status.ok() ? ExitCode::kRight : fail(status);
   }
-  if (const Status status = record(*job); !status.ok()) return fail(status);
   return launch_ranks(job->options, [&](RankScope& scope) { return rank_main(*job, scope); });
 }
 

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exit codes of the program for usage that is right or wrong.
+#include "tests/bench/bench_process.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <unistd.h>
+
+namespace ep::test {
+namespace {
+
+/// A file that is gone after the test.
+class ScratchFile {
+ public:
+  ScratchFile(const std::string& ending, const std::string& content)
+      : path_(std::filesystem::temp_directory_path() /
+              ("ep_bench_test_" + std::to_string(getpid()) + ending)) {
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  ScratchFile(const ScratchFile&) = delete;
+  ScratchFile& operator=(const ScratchFile&) = delete;
+  ~ScratchFile() { std::filesystem::remove(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+class BenchUsage : public testing::TestWithParam<const char*> {};
+
+TEST_P(BenchUsage, IsExitCode2WithAMessage) {
+  const BenchOutcome outcome = run_bench(words_of(GetParam()));
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.err;
+  EXPECT_FALSE(outcome.err.empty());
+  EXPECT_TRUE(outcome.out.empty()) << outcome.out;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Wrong,
+    BenchUsage,
+    testing::Values("",
+                    "fly",
+                    "moe --unknown",
+                    "moe --sms 0",
+                    "moe --ranks 0",
+                    "moe --topk 9 --experts 8",
+                    "moe --hidden 2047",
+                    "dispatch --hidden 24 --dtype fp8",
+                    "moe --text /nonexistent/text",
+                    "moe --trace /nonexistent/trace",
+                    "moe --json /nonexistent/folder/out.json --tokens 4 --hidden 64",
+                    "moe --backend cuda",
+                    "dispatch --mode graph",
+                    "combine --lsa-size 1",
+                    "info --lsa-size 5"));
+
+TEST(BenchUsage, UnsupportedSaysSo) {
+  for (const char* args :
+       {"moe --backend cuda", "moe --lsa-size 1 --ranks 2", "moe --mode graph"}) {
+    EXPECT_NE(run_bench(words_of(args)).err.find("kUnsupported"), std::string::npos) << args;
+  }
+}
+
+TEST(BenchUsage, ABadTraceNamesLineAndValue) {
+  const ScratchFile trace(".csv", "step,rank,token,k,expert,weight\n0,0,0,0,1,1\n0,0,1,0,many,1\n");
+  const BenchOutcome outcome = run_bench({"moe", "--trace", trace.path()});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find(trace.path() + ", line 3: expert = 'many'"), std::string::npos)
+      << outcome.err;
+}
+
+TEST(BenchUsage, ATraceOfOtherRanksIsRefused) {
+  const ScratchFile trace(".csv", "step,rank,token,k,expert,weight\n0,0,0,0,1,1\n");
+  const BenchOutcome outcome = run_bench({"moe", "--ranks", "2", "--trace", trace.path()});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--ranks 2, but the trace has 1 ranks"), std::string::npos);
+}
+
+TEST(BenchUsage, ATextWithoutWordsIsRefused) {
+  const ScratchFile text(".txt", "...\n");
+  EXPECT_EQ(run_bench({"moe", "--text", text.path()}).exit_code, 2);
+}
+
+TEST(BenchUsage, AMalformedTimeoutInTheEnvironmentIsRefused) {
+  const BenchOutcome outcome = run_bench({"info"}, {{"EP_TIMEOUT", "soon"}});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("soon"), std::string::npos);
+}
+
+TEST(BenchInfo, PredictsTheArenaOfARunExactly) {
+  for (const char* shape :
+       {"--tokens 40 --hidden 64", "--tokens 9 --hidden 640 --dtype fp8",
+        "--ranks 3 --tokens 17 --hidden 32 --layout expert_major --align 8",
+        "--tokens 40 --hidden 64 --capacity 30 --placement outside", "--tokens 0 --hidden 64"}) {
+    const std::string options = std::string(shape) + " --iters 3 --json -";
+    const BenchOutcome info = run_bench(words_of("info " + options));
+    const BenchOutcome moe = run_bench(words_of("moe " + options));
+    ASSERT_EQ(info.exit_code, 0) << info.err;
+    ASSERT_EQ(moe.exit_code, 0) << moe.err;
+    EXPECT_EQ(info.lines().at(0)["arena_bytes"], moe.lines().at(2)["arena_bytes"]) << shape;
+    EXPECT_EQ(info.lines().at(0)["rows_wrong"], 0);
+  }
+}
+
+TEST(BenchInfo, NamesMachineAndVersions) {
+  const BenchOutcome info = run_bench({"info"});
+  EXPECT_EQ(info.exit_code, 0);
+  for (const char* part : {"commit", "cpu", "last cache", "control", "pool", "total"}) {
+    EXPECT_NE(info.out.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(BenchHelp, ListsOptionsAndIsRight) {
+  const BenchOutcome help = run_bench({"moe", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_NE(help.out.find("--capacity"), std::string::npos);
+  EXPECT_EQ(run_bench({"--version"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace ep::test

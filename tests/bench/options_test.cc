@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line: what is accepted, what is refused, and with which exit code.
+#include "bench/options.h"
+
+#include "bench/job.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+namespace ep::bench {
+namespace {
+
+struct Parsed {
+  std::variant<Options, ExitCode> outcome;
+  std::string out;
+  std::string err;
+
+  bool is_refused() const {
+    const auto* code = std::get_if<ExitCode>(&outcome);
+    return code != nullptr && *code == ExitCode::kUsage && !err.empty();
+  }
+};
+
+Parsed parse(std::vector<const char*> args) {
+  args.insert(args.begin(), "ep-bench");
+  std::ostringstream out;
+  std::ostringstream err;
+  auto outcome = parse_options(static_cast<int>(args.size()), args.data(), out, err);
+  return {std::move(outcome), out.str(), err.str()};
+}
+
+Options options_of(const std::vector<const char*>& args) {
+  const Parsed parsed = parse(args);
+  EXPECT_TRUE(std::holds_alternative<Options>(parsed.outcome)) << parsed.err;
+  const auto* options = std::get_if<Options>(&parsed.outcome);
+  return options == nullptr ? Options() : *options;
+}
+
+TEST(BenchOptions, HasTheDocumentedDefaults) {
+  const Options options = options_of({"moe"});
+  EXPECT_EQ(options.backend, Backend::kHost);
+  EXPECT_EQ(options.ranks, 2);
+  EXPECT_EQ(options.tokens, 1024);
+  EXPECT_EQ(options.hidden, 2048);
+  EXPECT_EQ(options.topk, 4);
+  EXPECT_EQ(options.experts, 32);
+  EXPECT_EQ(options.dtype, DType::kBf16);
+  EXPECT_EQ(options.layout, Layout::kFlat);
+  EXPECT_EQ(options.launch, Launch::kFork);
+  EXPECT_EQ(options.capacity.kind, Capacity::Kind::kExact);
+  EXPECT_FALSE(options.given.ranks);
+}
+
+TEST(BenchOptions, ReadsEveryOption) {
+  const Options options = options_of({"combine",
+                                      "--ranks",
+                                      "3",
+                                      "--lsa-size",
+                                      "3",
+                                      "--tokens",
+                                      "0",
+                                      "--hidden",
+                                      "16",
+                                      "--topk",
+                                      "2",
+                                      "--experts",
+                                      "9",
+                                      "--dtype",
+                                      "fp8",
+                                      "--layout",
+                                      "expert_major",
+                                      "--sms",
+                                      "4",
+                                      "--iters",
+                                      "7",
+                                      "--warmup",
+                                      "0",
+                                      "--seed",
+                                      "99",
+                                      "--exact",
+                                      "--launch",
+                                      "threads",
+                                      "--mode",
+                                      "eager",
+                                      "--routing",
+                                      "cached",
+                                      "--placement",
+                                      "outside",
+                                      "--capacity",
+                                      "77",
+                                      "--align",
+                                      "8",
+                                      "--timeout",
+                                      "2.5",
+                                      "--json",
+                                      "-",
+                                      "--text",
+                                      "a",
+                                      "--record",
+                                      "b"});
+  EXPECT_EQ(options.command, Command::kCombine);
+  EXPECT_EQ(options.lsa_size, 3);
+  EXPECT_EQ(options.tokens, 0);
+  EXPECT_EQ(options.dtype, DType::kFp8E4M3);
+  EXPECT_EQ(options.layout, Layout::kExpertMajor);
+  EXPECT_EQ(options.sms, 4);
+  EXPECT_EQ(options.warmup, 0);
+  EXPECT_EQ(options.seed, 99u);
+  EXPECT_TRUE(options.exact);
+  EXPECT_EQ(options.launch, Launch::kThreads);
+  EXPECT_EQ(options.routing, RoutingReuse::kCached);
+  EXPECT_EQ(options.placement, Placement::kOutside);
+  EXPECT_EQ(options.capacity.rows, 77);
+  EXPECT_EQ(options.align, 8);
+  EXPECT_EQ(options.timeout.count(), 2500);
+  EXPECT_EQ(options.text, "a");
+  EXPECT_TRUE(options.given.ranks && options.given.iters && options.given.launch);
+}
+
+TEST(BenchOptions, HelpAndVersionAreRight) {
+  for (const auto& args : {std::vector<const char*>{"--help"}, {"moe", "--help"}, {"--version"}}) {
+    const Parsed parsed = parse(args);
+    ASSERT_TRUE(std::holds_alternative<ExitCode>(parsed.outcome));
+    EXPECT_EQ(std::get<ExitCode>(parsed.outcome), ExitCode::kRight);
+    EXPECT_FALSE(parsed.out.empty());
+  }
+  EXPECT_NE(parse({"moe", "--help"}).out.find("--experts"), std::string::npos);
+}
+
+class BenchBadOptions : public testing::TestWithParam<std::vector<const char*>> {};
+
+TEST_P(BenchBadOptions, AreRefusedByTheParser) { EXPECT_TRUE(parse(GetParam()).is_refused()); }
+
+using Args = std::vector<const char*>;
+INSTANTIATE_TEST_SUITE_P(All,
+                         BenchBadOptions,
+                         testing::Values(Args{},
+                                         Args{"fly"},
+                                         Args{"moe", "dispatch"},
+                                         Args{"moe", "--unknown"},
+                                         Args{"moe", "stray"},
+                                         Args{"moe", "--ranks"},
+                                         Args{"moe", "--ranks", "0"},
+                                         Args{"moe", "--ranks", "two"},
+                                         Args{"moe", "--ranks", "2", "--ranks", "3"},
+                                         Args{"moe", "--tokens", "-1"},
+                                         Args{"moe", "--tokens", "99999999999"},
+                                         Args{"moe", "--hidden", "0"},
+                                         Args{"moe", "--topk", "0"},
+                                         Args{"moe", "--topk", "33"},
+                                         Args{"moe", "--experts", "0"},
+                                         Args{"moe", "--dtype", "fp64"},
+                                         Args{"moe", "--layout", "batched"},
+                                         Args{"moe", "--sms", "0"},
+                                         Args{"moe", "--sms", "1025"},
+                                         Args{"moe", "--iters", "0"},
+                                         Args{"moe", "--warmup", "-1"},
+                                         Args{"moe", "--launch", "ssh"},
+                                         Args{"moe", "--mode", "lazy"},
+                                         Args{"moe", "--backend", "tpu"},
+                                         Args{"moe", "--routing", "stale"},
+                                         Args{"moe", "--placement", "disk"},
+                                         Args{"moe", "--capacity", "0"},
+                                         Args{"moe", "--capacity", "most"},
+                                         Args{"moe", "--align", "0"},
+                                         Args{"moe", "--timeout", "0"},
+                                         Args{"moe", "--timeout", "soon"},
+                                         Args{"moe", "--seed", "-3"},
+                                         Args{"moe", "--text", "a", "--trace", "b"}));
+
+struct Invalid {
+  std::vector<const char*> args;
+  Errc code;
+  const char* message;
+};
+
+class BenchInvalidOptions : public testing::TestWithParam<Invalid> {};
+
+TEST_P(BenchInvalidOptions, AreRefusedWithNamesAndValues) {
+  const Result<Job> job = make_job(options_of(GetParam().args));
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().code(), GetParam().code);
+  EXPECT_NE(job.status().message().find(GetParam().message), std::string::npos)
+      << job.status().message();
+  EXPECT_EQ(exit_code_of(job.status()), ExitCode::kUsage);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All,
+    BenchInvalidOptions,
+    testing::Values(
+        Invalid{{"moe", "--topk", "9", "--experts", "8"},
+                Errc::kInvalidArgument,
+                "--topk 9 is above --experts 8"},
+        Invalid{{"moe", "--hidden", "2047"},
+                Errc::kInvalidArgument,
+                "--hidden 2047 of --dtype bf16 is 4094 bytes"},
+        Invalid{{"moe", "--hidden", "24", "--dtype", "int8"}, Errc::kInvalidArgument, "24 bytes"},
+        Invalid{{"moe", "--align", "4"},
+                Errc::kInvalidArgument,
+                "--align 4 needs --layout expert_major"},
+        Invalid{{"moe", "--lsa-size", "3"}, Errc::kInvalidArgument, "--lsa-size 3, --ranks 2"},
+        Invalid{{"moe", "--lsa-size", "0"}, Errc::kInvalidArgument, "--lsa-size 0"},
+        Invalid{{"moe", "--lsa-size", "1"}, Errc::kUnsupported, "--lsa-size 1, --ranks 2"},
+        Invalid{{"moe", "--backend", "cuda"}, Errc::kUnsupported, "--backend cuda"},
+        Invalid{{"moe", "--mode", "graph"}, Errc::kUnsupported, "--mode graph"},
+        Invalid{{"moe", "--text", "/nonexistent/a"}, Errc::kInvalidArgument, "/nonexistent/a"},
+        Invalid{{"moe", "--trace", "/nonexistent/b"}, Errc::kInvalidArgument, "/nonexistent/b"}));
+
+TEST(BenchOptions, SpellingsAreThoseOfTheCommandLine) {
+  EXPECT_STREQ(option_name_of(DType::kFp8E4M3), "fp8");
+  EXPECT_STREQ(option_name_of(Layout::kExpertMajor), "expert_major");
+  EXPECT_STREQ(name_of(RoutingReuse::kCached), "cached");
+  EXPECT_STREQ(name_of(Placement::kOutside), "outside");
+  EXPECT_STREQ(name_of(Command::kInfo), "info");
+}
+
+Trace small_trace() {
+  return {.num_ranks = 3,
+          .num_experts = 6,
+          .topk = 2,
+          .steps = {{{.experts = {0, 1, 2, 3}, .weights = {1, 1, 1, 1}}, {}, {}}, {{}, {}, {}}}};
+}
+
+TEST(BenchOptions, ATraceDecidesTheShape) {
+  Options options = options_of({"moe"});
+  options.iters = 5;
+  ASSERT_TRUE(apply_trace(small_trace(), options).ok());
+  EXPECT_EQ(options.ranks, 3);
+  EXPECT_EQ(options.experts, 6);
+  EXPECT_EQ(options.topk, 2);
+  EXPECT_EQ(options.tokens, 2);
+  EXPECT_EQ(options.iters, 6) << "whole passes over both steps";
+}
+
+TEST(BenchOptions, ATraceRefusesAnotherShape) {
+  for (const auto& args : {Args{"moe", "--ranks", "2"}, Args{"moe", "--experts", "7"},
+                           Args{"moe", "--topk", "4"}, Args{"moe", "--tokens", "9"}}) {
+    Options options = options_of(args);
+    const Status status = apply_trace(small_trace(), options);
+    EXPECT_EQ(status.code(), Errc::kInvalidArgument);
+    EXPECT_NE(status.message().find(std::string(args[1]) + " " + args[2]), std::string::npos)
+        << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace ep::bench

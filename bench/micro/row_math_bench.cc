@@ -98,6 +98,23 @@ void copy_with_stream_row(benchmark::State& state) {
   report(state, 1);
 }
 
+/// A call with few rows, repeated in the same place. Argument: rows.
+void copy_few_rows(benchmark::State& state, RowStore store) {
+  const Pools& pools = thread_pools();
+  const auto num_rows = static_cast<std::size_t>(state.range(0));
+  for ([[maybe_unused]] auto _ : state) {
+    for (std::size_t token = 0; token < num_rows; ++token) {
+      primitives::copy_row(pools.outputs.row(token), pools.inputs.row(token), kRowBytes, store);
+    }
+    primitives::stream_fence();
+  }
+  report(state, num_rows);
+}
+
+void copy_few_rows_cached(benchmark::State& state) { copy_few_rows(state, RowStore::kCached); }
+
+void copy_few_rows_streamed(benchmark::State& state) { copy_few_rows(state, RowStore::kStream); }
+
 /// `num_hops` hops of equal length.
 std::vector<RowTerm> make_terms(int num_terms, int num_hops) {
   std::vector<RowTerm> terms(static_cast<std::size_t>(num_terms));
@@ -272,6 +289,8 @@ void reduce_cases(benchmark::internal::Benchmark* bench) {
 
 BENCHMARK(copy_with_memcpy)->Threads(1)->Threads(2)->UseRealTime();
 BENCHMARK(copy_with_stream_row)->Threads(1)->Threads(2)->UseRealTime();
+BENCHMARK(copy_few_rows_cached)->RangeMultiplier(4)->Range(8, 2048);
+BENCHMARK(copy_few_rows_streamed)->RangeMultiplier(4)->Range(8, 2048);
 BENCHMARK(reduce_streamed)->Apply(reduce_cases);
 BENCHMARK(reduce_cached)->Apply(reduce_cases);
 BENCHMARK(reduce_loops)->Apply(reduce_cases);

@@ -31,7 +31,7 @@ inline constexpr std::size_t kLineBytes = 64;
 inline constexpr std::size_t kGranuleBytes = kRowGranuleBytes;
 
 /// How far a kernel reads ahead. The processor's own prefetchers stop at every page, and rows are a
-/// few pages long: 30% less time for two rows, 13% for eight (docs/adr/0002).
+/// few pages long: sums take a fifth to a quarter less time so (docs/adr/0002).
 inline constexpr std::size_t kPrefetchBytes = 1536;
 
 /// One Pair of the codec is `kBytes`, or a part of that where the CPU's vectors are smaller.

@@ -6,8 +6,10 @@
 
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <sstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace ep::bench {
@@ -24,15 +26,23 @@ struct Parsed {
   }
 };
 
-Parsed parse(std::vector<const char*> args) {
-  args.insert(args.begin(), "ep-bench");
+using Args = std::vector<std::string>;
+
+Args words_of(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+Parsed parse(const Args& args) {
+  std::vector<const char*> argv = {"ep-bench"};
+  for (const std::string& arg : args) argv.push_back(arg.c_str());
   std::ostringstream out;
   std::ostringstream err;
-  auto outcome = parse_options(static_cast<int>(args.size()), args.data(), out, err);
+  auto outcome = parse_options(static_cast<int>(argv.size()), argv.data(), out, err);
   return {std::move(outcome), out.str(), err.str()};
 }
 
-Options options_of(const std::vector<const char*>& args) {
+Options options_of(const Args& args) {
   const Parsed parsed = parse(args);
   EXPECT_TRUE(std::holds_alternative<Options>(parsed.outcome)) << parsed.err;
   const auto* options = std::get_if<Options>(&parsed.outcome);
@@ -55,52 +65,11 @@ TEST(BenchOptions, HasTheDocumentedDefaults) {
 }
 
 TEST(BenchOptions, ReadsEveryOption) {
-  const Options options = options_of({"combine",
-                                      "--ranks",
-                                      "3",
-                                      "--lsa-size",
-                                      "3",
-                                      "--tokens",
-                                      "0",
-                                      "--hidden",
-                                      "16",
-                                      "--topk",
-                                      "2",
-                                      "--experts",
-                                      "9",
-                                      "--dtype",
-                                      "fp8",
-                                      "--layout",
-                                      "expert_major",
-                                      "--sms",
-                                      "4",
-                                      "--iters",
-                                      "7",
-                                      "--warmup",
-                                      "0",
-                                      "--seed",
-                                      "99",
-                                      "--exact",
-                                      "--launch",
-                                      "threads",
-                                      "--mode",
-                                      "eager",
-                                      "--routing",
-                                      "cached",
-                                      "--placement",
-                                      "outside",
-                                      "--capacity",
-                                      "77",
-                                      "--align",
-                                      "8",
-                                      "--timeout",
-                                      "2.5",
-                                      "--json",
-                                      "-",
-                                      "--text",
-                                      "a",
-                                      "--record",
-                                      "b"});
+  const Options options = options_of(words_of(
+      "combine --ranks 3 --lsa-size 3 --tokens 0 --hidden 16 --topk 2 --experts 9 --dtype fp8 "
+      "--layout expert_major --sms 4 --iters 7 --warmup 0 --seed 99 --exact --launch threads "
+      "--mode eager --routing cached --placement outside --capacity 77 --align 8 --timeout 2.5 "
+      "--json - --text a --record b"));
   EXPECT_EQ(options.command, Command::kCombine);
   EXPECT_EQ(options.lsa_size, 3);
   EXPECT_EQ(options.tokens, 0);
@@ -121,7 +90,7 @@ TEST(BenchOptions, ReadsEveryOption) {
 }
 
 TEST(BenchOptions, HelpAndVersionAreRight) {
-  for (const auto& args : {std::vector<const char*>{"--help"}, {"moe", "--help"}, {"--version"}}) {
+  for (const auto& args : {Args{"--help"}, Args{"moe", "--help"}, Args{"--version"}}) {
     const Parsed parsed = parse(args);
     ASSERT_TRUE(std::holds_alternative<ExitCode>(parsed.outcome));
     EXPECT_EQ(std::get<ExitCode>(parsed.outcome), ExitCode::kRight);
@@ -130,49 +99,50 @@ TEST(BenchOptions, HelpAndVersionAreRight) {
   EXPECT_NE(parse({"moe", "--help"}).out.find("--experts"), std::string::npos);
 }
 
-class BenchBadOptions : public testing::TestWithParam<std::vector<const char*>> {};
+class BenchBadOptions : public testing::TestWithParam<const char*> {};
 
-TEST_P(BenchBadOptions, AreRefusedByTheParser) { EXPECT_TRUE(parse(GetParam()).is_refused()); }
+TEST_P(BenchBadOptions, AreRefusedByTheParser) {
+  EXPECT_TRUE(parse(words_of(GetParam())).is_refused());
+}
 
-using Args = std::vector<const char*>;
 INSTANTIATE_TEST_SUITE_P(All,
                          BenchBadOptions,
-                         testing::Values(Args{},
-                                         Args{"fly"},
-                                         Args{"moe", "dispatch"},
-                                         Args{"moe", "--unknown"},
-                                         Args{"moe", "stray"},
-                                         Args{"moe", "--ranks"},
-                                         Args{"moe", "--ranks", "0"},
-                                         Args{"moe", "--ranks", "two"},
-                                         Args{"moe", "--ranks", "2", "--ranks", "3"},
-                                         Args{"moe", "--tokens", "-1"},
-                                         Args{"moe", "--tokens", "99999999999"},
-                                         Args{"moe", "--hidden", "0"},
-                                         Args{"moe", "--topk", "0"},
-                                         Args{"moe", "--topk", "33"},
-                                         Args{"moe", "--experts", "0"},
-                                         Args{"moe", "--dtype", "fp64"},
-                                         Args{"moe", "--layout", "batched"},
-                                         Args{"moe", "--sms", "0"},
-                                         Args{"moe", "--sms", "1025"},
-                                         Args{"moe", "--iters", "0"},
-                                         Args{"moe", "--warmup", "-1"},
-                                         Args{"moe", "--launch", "ssh"},
-                                         Args{"moe", "--mode", "lazy"},
-                                         Args{"moe", "--backend", "tpu"},
-                                         Args{"moe", "--routing", "stale"},
-                                         Args{"moe", "--placement", "disk"},
-                                         Args{"moe", "--capacity", "0"},
-                                         Args{"moe", "--capacity", "most"},
-                                         Args{"moe", "--align", "0"},
-                                         Args{"moe", "--timeout", "0"},
-                                         Args{"moe", "--timeout", "soon"},
-                                         Args{"moe", "--seed", "-3"},
-                                         Args{"moe", "--text", "a", "--trace", "b"}));
+                         testing::Values("",
+                                         "fly",
+                                         "moe dispatch",
+                                         "moe --unknown",
+                                         "moe stray",
+                                         "moe --ranks",
+                                         "moe --ranks 0",
+                                         "moe --ranks two",
+                                         "moe --ranks 2 --ranks 3",
+                                         "moe --tokens -1",
+                                         "moe --tokens 99999999999",
+                                         "moe --hidden 0",
+                                         "moe --topk 0",
+                                         "moe --topk 33",
+                                         "moe --experts 0",
+                                         "moe --dtype fp64",
+                                         "moe --layout batched",
+                                         "moe --sms 0",
+                                         "moe --sms 1025",
+                                         "moe --iters 0",
+                                         "moe --warmup -1",
+                                         "moe --launch ssh",
+                                         "moe --mode lazy",
+                                         "moe --backend tpu",
+                                         "moe --routing stale",
+                                         "moe --placement disk",
+                                         "moe --capacity 0",
+                                         "moe --capacity most",
+                                         "moe --align 0",
+                                         "moe --timeout 0",
+                                         "moe --timeout soon",
+                                         "moe --seed -3",
+                                         "moe --text a --trace b"));
 
 struct Invalid {
-  std::vector<const char*> args;
+  const char* args;
   Errc code;
   const char* message;
 };
@@ -180,7 +150,7 @@ struct Invalid {
 class BenchInvalidOptions : public testing::TestWithParam<Invalid> {};
 
 TEST_P(BenchInvalidOptions, AreRefusedWithNamesAndValues) {
-  const Result<Job> job = make_job(options_of(GetParam().args));
+  const Result<Job> job = make_job(options_of(words_of(GetParam().args)));
   ASSERT_FALSE(job.ok());
   EXPECT_EQ(job.status().code(), GetParam().code);
   EXPECT_NE(job.status().message().find(GetParam().message), std::string::npos)
@@ -192,23 +162,19 @@ INSTANTIATE_TEST_SUITE_P(
     All,
     BenchInvalidOptions,
     testing::Values(
-        Invalid{{"moe", "--topk", "9", "--experts", "8"},
-                Errc::kInvalidArgument,
+        Invalid{"moe --topk 9 --experts 8", Errc::kInvalidArgument,
                 "--topk 9 is above --experts 8"},
-        Invalid{{"moe", "--hidden", "2047"},
-                Errc::kInvalidArgument,
+        Invalid{"moe --hidden 2047", Errc::kInvalidArgument,
                 "--hidden 2047 of --dtype bf16 is 4094 bytes"},
-        Invalid{{"moe", "--hidden", "24", "--dtype", "int8"}, Errc::kInvalidArgument, "24 bytes"},
-        Invalid{{"moe", "--align", "4"},
-                Errc::kInvalidArgument,
-                "--align 4 needs --layout expert_major"},
-        Invalid{{"moe", "--lsa-size", "3"}, Errc::kInvalidArgument, "--lsa-size 3, --ranks 2"},
-        Invalid{{"moe", "--lsa-size", "0"}, Errc::kInvalidArgument, "--lsa-size 0"},
-        Invalid{{"moe", "--lsa-size", "1"}, Errc::kUnsupported, "--lsa-size 1, --ranks 2"},
-        Invalid{{"moe", "--backend", "cuda"}, Errc::kUnsupported, "--backend cuda"},
-        Invalid{{"moe", "--mode", "graph"}, Errc::kUnsupported, "--mode graph"},
-        Invalid{{"moe", "--text", "/nonexistent/a"}, Errc::kInvalidArgument, "/nonexistent/a"},
-        Invalid{{"moe", "--trace", "/nonexistent/b"}, Errc::kInvalidArgument, "/nonexistent/b"}));
+        Invalid{"moe --hidden 24 --dtype int8", Errc::kInvalidArgument, "24 bytes"},
+        Invalid{"moe --align 4", Errc::kInvalidArgument, "--align 4 needs --layout expert_major"},
+        Invalid{"moe --lsa-size 3", Errc::kInvalidArgument, "--lsa-size 3, --ranks 2"},
+        Invalid{"moe --lsa-size 0", Errc::kInvalidArgument, "--lsa-size 0"},
+        Invalid{"moe --lsa-size 1", Errc::kUnsupported, "--lsa-size 1, --ranks 2"},
+        Invalid{"moe --backend cuda", Errc::kUnsupported, "--backend cuda"},
+        Invalid{"moe --mode graph", Errc::kUnsupported, "--mode graph"},
+        Invalid{"moe --text /nonexistent/a", Errc::kInvalidArgument, "/nonexistent/a"},
+        Invalid{"moe --trace /nonexistent/b", Errc::kInvalidArgument, "/nonexistent/b"}));
 
 TEST(BenchOptions, SpellingsAreThoseOfTheCommandLine) {
   EXPECT_STREQ(option_name_of(DType::kFp8E4M3), "fp8");

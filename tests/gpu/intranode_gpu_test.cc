@@ -442,6 +442,13 @@ const GpuCase kCases[] = {
 INSTANTIATE_TEST_SUITE_P(All, IntranodeGpu, testing::ValuesIn(kCases), [](const auto& param) {
   return param.param.name;
 });
+INSTANTIATE_TEST_SUITE_P(Each,
+                         IntranodeGpuFault,
+                         testing::Values(GpuCase{.name = "Flat"},
+                                         GpuCase{.name = "Experts",
+                                                 .layout = Layout::kExpertMajor,
+                                                 .copies_at_receiver = true}),
+                         [](const auto& param) { return param.param.name; });
 
 }  // namespace
 }  // namespace ep::test

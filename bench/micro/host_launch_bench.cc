@@ -52,7 +52,7 @@ void launch_chain(benchmark::State& state) {
   const std::vector<HostLauncher::Role> threads = {role_of_channel(roles)};
   const bool is_fibers = static_cast<Placement>(state.range(0)) == Placement::kFibers;
   HostLauncher launcher;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     word.store(0, std::memory_order_relaxed);
     if (is_fibers) {
       launcher.run({.num_channels = 1, .roles = roles});
@@ -67,7 +67,7 @@ void launch_empty(benchmark::State& state) {
   const std::vector<HostLauncher::Role> roles(static_cast<std::size_t>(state.range(1)),
                                               [](const primitives::Lane&) {});
   HostLauncher launcher;
-  for (auto _ : state) {
+  for ([[maybe_unused]] auto _ : state) {
     launcher.run({.num_channels = static_cast<int>(state.range(0)), .roles = roles});
   }
 }
@@ -80,7 +80,7 @@ void fiber_switch(benchmark::State& state) {
     for (int i = 0; i < kSwitches; ++i) fibers.yield(1);
   };
   const std::vector<FiberSet::Task> tasks(2, hand_over);
-  for (auto _ : state) fibers.run(tasks);
+  for ([[maybe_unused]] auto _ : state) fibers.run(tasks);
   state.SetItemsProcessed(state.iterations() * kSwitches * 2);
 }
 

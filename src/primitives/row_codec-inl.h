@@ -28,7 +28,7 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// True where Highway converts fp16 with an instruction; elsewhere the codec does it with integers,
-/// since the emulation of some versions does not round to even.
+/// since the emulation of Highway 1.0.3 does not round but truncate.
 inline constexpr bool kHasFp16Instruction =
     HWY_ARCH_X86 != 0 && (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3);
 

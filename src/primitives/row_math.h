@@ -20,11 +20,6 @@ enum class RowStore : std::uint8_t {
             ///< cache
 };
 
-/// kStream pays from this many bytes on that one thread writes in a call: a second-level cache no
-/// longer holds them and what they are made from. 8 rows of 14 KB take 2.4 times as long streamed
-/// as cached, 256 rows the same time, 2,048 rows two thirds (docs/adr/0002).
-inline constexpr std::int64_t kStreamFromBytes = std::int64_t{4} << 20;
-
 /// Every row is a multiple of this many bytes. Rows need no alignment; a destination that is not
 /// aligned to it is written with ordinary stores, whatever the policy.
 inline constexpr std::int64_t kRowGranuleBytes = 16;

@@ -4,6 +4,7 @@
 
 #include "core/rejection.h"
 #include "primitives/memory.h"
+#include "primitives/relax.h"
 #include "primitives/wait.h"
 
 #include <array>
@@ -132,13 +133,18 @@ const char* name_of(layout::OpKind kind) {
 
 Status fault_status(const GroupState& state) {
   const auto* fault = state.control<layout::FaultRecord>(state.layout().fault);
-  // [sync:fault] acquire: the record. Released in spread_fault.
-  const std::uint32_t claimed = HostMemory::load_acquire_sys(&fault->claimed);
-  if (claimed == 2) {
-    return Status(Errc::kPeerTimeout, fault_text(state, *fault)).set_peer(fault->peer);
-  }
   const auto* abort = state.control<layout::Counter>(state.layout().abort);
-  if (HostMemory::load_relaxed_sys(&abort->value) == 0) return Status();
+  // A record is claimed before the abort word is set; whoever writes it needs only a moment, unless
+  // it dies in that moment.
+  constexpr int kMaxPolls = 4'000;
+  for (int polls = 1; polls < kMaxPolls; ++polls) {
+    // [sync:fault] acquire: the record. Released in spread_fault.
+    if (HostMemory::load_acquire_sys(&fault->claimed) == 2) {
+      return Status(Errc::kPeerTimeout, fault_text(state, *fault)).set_peer(fault->peer);
+    }
+    if (HostMemory::load_relaxed_sys(&abort->value) == 0) return Status();
+    primitives::back_off(polls);
+  }
   return Status(Errc::kAborted, "a peer gave up and its report has not arrived");
 }
 

@@ -48,7 +48,7 @@ Status check_ranges(const GroupConfig& config, int num_ranks) {
       {"max_hidden_bytes", config.max_hidden_bytes, 16, kMaxHiddenBytes},
       {"max_topk", config.max_topk, 1, primitives::kMaxTopk},
       {"max_experts", config.max_experts, 1, kMaxExperts},
-      {"pool_bytes", config.pool_bytes, 0, std::int64_t{1} << 46},
+      {"pool_bytes", config.pool_bytes, 0, layout::kMaxSegmentBytes},
       {"ring_slots", config.ring_slots, 1, kMaxRingSlots},
       {"num_sms", config.num_sms.value_or(1), 1, SmBudget::kMaxSms},
       {"lsa_size", config.lsa_size.value_or(num_ranks), 1, num_ranks},

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/deadline.h"
 #include "fabric/pool_state.h"
+#include "layout/announcement.h"
 
 #include <algorithm>
 #include <limits>
@@ -74,6 +75,11 @@ Status Pool::grow(std::int64_t reserved_bytes) {
   const std::lock_guard lock(growing_);
   if (state_->has_room_for(reserved_bytes)) return Status();
   const std::int64_t bytes = segment_bytes_for(reserved_bytes, options_.growth_bytes);
+  if (bytes > layout::kMaxSegmentBytes) {
+    return Status(Errc::kOutOfMemory,
+                  "pool: a block of " + std::to_string(reserved_bytes) + " bytes, at most " +
+                      std::to_string(layout::kMaxSegmentBytes) + " are possible");
+  }
   EP_TRY_ASSIGN(const Segment segment,
                 source_.add_segment(bytes, base::Deadline::after(options_.timeout)));
   state_->add(segment);

@@ -58,8 +58,9 @@ struct alignas(kLineBytes) OpAnnouncement {
 };
 static_assert(sizeof(OpAnnouncement) == kLineBytes);
 
-/// A place in a rank's arena. Offsets count units of 16 bytes: 64 GiB per segment.
+/// A place in a rank's arena. Offsets count units of 16 bytes in 32 bits.
 inline constexpr std::int64_t kLocationUnit = 16;
+inline constexpr std::int64_t kMaxSegmentBytes = kLocationUnit << 32;
 struct Location {
   std::uint32_t segment = 0;
   std::uint32_t offset_units = 0;

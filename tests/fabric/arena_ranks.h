@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <dirent.h>
+#include <fstream>
 #include <string>
 
 namespace ep::test {
@@ -39,6 +40,14 @@ inline int count_entries(const char* folder) {
   DIR* const entries = ::opendir(folder);
   while (entries != nullptr && ::readdir(entries) != nullptr) ++count;
   if (entries != nullptr) ::closedir(entries);
+  return count;
+}
+
+/// Mappings of this process.
+inline int count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  int count = 0;
+  for (std::string line; std::getline(maps, line);) ++count;
   return count;
 }
 

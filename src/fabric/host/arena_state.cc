@@ -363,7 +363,8 @@ bool ArenaState::map_segment(int peer, const ArenaMessage& message, const base::
     entry(peer, message.segment).store(base, std::memory_order_release);  // [sync:segment-base]
     changed_.notify_all();
   } else {
-    base::log(LogLevel::kError, rank_, mapped.status().message());
+    // The owner hears of it, or has withdrawn the segment.
+    base::log(LogLevel::kInfo, rank_, mapped.status().message());
     answer.kind = ArenaMessageKind::kNotMapped;
     answer.error = static_cast<std::int32_t>(mapped.status().native_code());
   }

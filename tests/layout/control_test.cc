@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control region: where its parts lie, and that every call within the maxima finds its words
+// there.
+#include "layout/control.h"
+
+#include "tests/layout/region_list.h"
+#include "tests/support/property.h"
+#include "tests/support/test_scale.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ep::test {
+namespace {
+
+using layout::ControlLayout;
+using layout::ControlShape;
+using layout::Counter;
+using layout::kChunkTokens;
+using layout::kNumBanks;
+
+ControlShape arbitrary_shape() {
+  return {.num_ranks = *rc::gen::inRange(1, 20),
+          .max_tokens = *rc::gen::inRange<std::int64_t>(0, 5'000),
+          .max_experts = *rc::gen::inRange(0, 300),
+          .max_row_bytes = 16 * *rc::gen::inRange<std::int64_t>(0, 4'000),
+          .ring_slots = *rc::gen::inRange(1, 9)};
+}
+
+/// The parts in order, with sizes from the comments of ControlLayout.
+std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
+  const std::int64_t num_ranks = layout.shape.num_ranks;
+  const std::int64_t columns = num_ranks + layout.shape.max_experts;
+  const std::int64_t chunk_words = 8 * num_ranks * ((layout.shape.max_tokens + 7) / 8);
+  const std::int64_t counters = num_ranks * static_cast<std::int64_t>(sizeof(Counter));
+  return {
+      {"local", layout.local, sizeof(layout::LocalState)},
+      {"fault", layout.fault, sizeof(layout::FaultRecord)},
+      {"abort", layout.abort, sizeof(Counter)},
+      {"ops", layout.ops, 128 * kNumBanks * num_ranks},
+      {"blocks", layout.blocks, 128 * kNumBanks * num_ranks},
+      {"counts", layout.counts, 4 * kNumBanks * num_ranks * columns},
+      {"totals", layout.totals, 4 * columns},
+      {"arrived", layout.arrived, counters},
+      {"arrived_base", layout.arrived_base, 8 * num_ranks},
+      {"pulled", layout.pulled, counters},
+      {"pulled_base", layout.pulled_base, 8 * num_ranks},
+      {"returned", layout.returned, counters},
+      {"returned_base", layout.returned_base, 8 * num_ranks},
+      {"chunk_flags", layout.chunk_flags, chunk_words},
+      {"ring_ready", layout.ring_ready, chunk_words},
+      {"ring_freed", layout.ring_freed, chunk_words},
+      {"ring_payload", layout.ring_payload,
+       num_ranks * layout.shape.ring_slots * kChunkTokens * layout.shape.max_row_bytes},
+  };
+}
+
+TEST(ControlLayout, PartsFollowEachOtherAndFillTheSize) {
+  check_property(scaled_rounds(2'000, 100'000), 3, [] {
+    const ControlLayout layout = layout::make_control_layout(arbitrary_shape());
+    RC_ASSERT(layout_mismatch(parts_of(layout), layout.total_bytes) == std::string{});
+    RC_ASSERT(layout.control_bytes == layout.ring_payload);
+    RC_ASSERT(layout.control_bytes + layout.ring_bytes == layout.total_bytes);
+  });
+}
+
+TEST(ControlLayout, SizesGoBeyond32Bits) {
+  const ControlLayout layout = layout::make_control_layout({.num_ranks = 1'024,
+                                                            .max_tokens = std::int64_t{1} << 28,
+                                                            .max_experts = 1 << 20,
+                                                            .max_row_bytes = 1 << 20,
+                                                            .ring_slots = 64});
+  EXPECT_EQ(layout_mismatch(parts_of(layout), layout.total_bytes), "");
+  EXPECT_EQ(layout.ring_bytes, std::int64_t{1'024} * 64 * 8 << 20);
+  EXPECT_EQ(layout.chunk_index(1'023, (std::int64_t{1} << 25) - 1), (std::int64_t{1} << 35) - 1);
+}
+
+TEST(ControlLayout, EveryChunkOfEveryPeerHasAWordOfItsOwn) {
+  check_property(scaled_rounds(1'000, 50'000), 4, [] {
+    const ControlShape shape = arbitrary_shape();
+    const ControlLayout layout = layout::make_control_layout(shape);
+    std::int64_t next = 0;
+    for (int peer = 0; peer < shape.num_ranks; ++peer) {
+      for (std::int64_t chunk = 0; chunk * kChunkTokens < shape.max_tokens; ++chunk) {
+        RC_ASSERT(layout.chunk_index(peer, chunk) == next);
+        ++next;
+      }
+    }
+    RC_ASSERT(layout.ring_ready - layout.chunk_flags >= 8 * next);
+  });
+}
+
+TEST(ControlLayout, ChunksShareASlotWhereTheirNumbersDo) {
+  check_property(scaled_rounds(2'000, 100'000), 5, [] {
+    const ControlShape shape = arbitrary_shape();
+    const ControlLayout layout = layout::make_control_layout(shape);
+    const std::int64_t slot_bytes = kChunkTokens * shape.max_row_bytes;
+    RC_ASSERT(layout.ring_slot_bytes() == slot_bytes);
+    const int peer = *rc::gen::inRange(0, shape.num_ranks);
+    const auto chunk = *rc::gen::inRange<std::int64_t>(0, std::int64_t{1} << 25);
+    const std::int64_t slot = layout.ring_slot(peer, chunk);
+    const std::int64_t first = layout.ring_payload + peer * shape.ring_slots * slot_bytes;
+    RC_ASSERT(slot == first + chunk % shape.ring_slots * slot_bytes);
+    RC_ASSERT(slot + slot_bytes <= layout.total_bytes);
+    RC_ASSERT(layout.ring_slot(peer, chunk + shape.ring_slots) == slot);
+  });
+}
+
+/// Words that different ranks or roles write share no line.
+TEST(ControlLayout, CountersHaveLinesOfTheirOwn) {
+  EXPECT_EQ(sizeof(Counter), 128U);
+  EXPECT_EQ(alignof(layout::LocalState), 128U);
+  EXPECT_EQ(sizeof(layout::LocalState) % 128, 0U);
+  EXPECT_EQ(sizeof(layout::FaultRecord) % 128, 0U);
+}
+
+static_assert(layout::make_control_layout({.num_ranks = 2}).total_bytes > 0,
+              "layouts are constant expressions");
+
+}  // namespace
+}  // namespace ep::test

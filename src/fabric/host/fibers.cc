@@ -74,7 +74,7 @@ void announce_switch(void* fiber) { __tsan_switch_to_fiber(fiber, 0); }
 void* this_sanitizer_fiber() { return nullptr; }
 void* make_sanitizer_fiber() { return nullptr; }
 void destroy_sanitizer_fiber(void* /*fiber*/) {}
-void announce_switch(void* /*fiber*/) {}
+[[maybe_unused]] void announce_switch(void* /*fiber*/) {}
 #endif
 
 }  // namespace

@@ -31,16 +31,19 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kGraceAfterTimeout{5};
 constexpr std::chrono::milliseconds kReapPeriod{2};
 
+Status out_of_memory(const char* call) {
+  const int error = errno;
+  return Status(Errc::kOutOfMemory, std::string(call) + ": " + std::strerror(error), error);
+}
+
 /// A board that parent and children share.
 class SharedBoard {
  public:
-  static Result<std::unique_ptr<SharedBoard>> create(int num_ranks) {
+  /// Null if there is no memory.
+  static std::unique_ptr<SharedBoard> create(int num_ranks) {
     void* memory = mmap(nullptr, sizeof(MeetingBoard), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      const int error = errno;
-      return Status(Errc::kOutOfMemory, std::string("mmap: ") + std::strerror(error), error);
-    }
+    if (memory == MAP_FAILED) return nullptr;
     return std::unique_ptr<SharedBoard>(new SharedBoard(new (memory) MeetingBoard(num_ranks)));
   }
   SharedBoard(const SharedBoard&) = delete;
@@ -186,12 +189,12 @@ class Children {
 }  // namespace
 
 ExitCode run_forked(const Options& options, const RankMain& rank_main) {
-  auto board = SharedBoard::create(options.ranks);
-  if (!board.ok()) return fail_to_meet(0, board.status());
+  const auto board = SharedBoard::create(options.ranks);
+  if (board == nullptr) return fail_to_meet(0, out_of_memory("mmap"));
   forget_launcher();
   const ForkPlan plan = {.options = options,
                          .rank_main = rank_main,
-                         .board = **board.value(),
+                         .board = **board,
                          .job_id = private_job_id(),
                          .parent = getpid()};
   std::fflush(nullptr);  // or every child would print what is buffered
@@ -203,10 +206,7 @@ ExitCode run_forked(const Options& options, const RankMain& rank_main) {
       std::fflush(nullptr);
       _exit(static_cast<int>(code));
     }
-    if (pid < 0) {
-      const int error = errno;
-      return fail_to_meet(rank, Status(Errc::kOutOfMemory, std::strerror(error), error));
-    }
+    if (pid < 0) return fail_to_meet(rank, out_of_memory("fork"));
     children.add(pid);
   }
   return children.wait_for_all();

@@ -18,6 +18,7 @@ ExitCode run_threads(const Options& options, const RankMain& rank_main) {
   MeetingBoard board(options.ranks);
   std::vector<ExitCode> codes(static_cast<std::size_t>(options.ranks), ExitCode::kRight);
   std::vector<std::thread> threads;
+  threads.reserve(codes.size());
   for (int rank = 0; rank < options.ranks; ++rank) {
     threads.emplace_back([&, rank] {
       const auto index = static_cast<std::size_t>(rank);

@@ -6,6 +6,7 @@
 #include "bench/progress.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace ep::bench {
 namespace {
@@ -33,7 +34,7 @@ class Measurement {
         num_hashed_(job.trace ? workload.steps().num_steps() : 1),
         progress_(std::int64_t{num_checked_} + options_.warmup + options_.iters, scope.rank == 0) {}
 
-  Result<RankResult> run() {
+  Status run() {
     for (int i = 0; i < num_checked_; ++i) EP_TRY(check_step(i));
     EP_TRY(meet_after_checks());
     for (int i = 0; i < options_.warmup; ++i) EP_TRY(iterate(i));
@@ -43,10 +44,13 @@ class Measurement {
       if (i >= options_.iters - workload_.num_sets()) workload_.poison(set_of(i));
       EP_TRY(iterate(i));
     }
-    EP_TRY(check_last());
+    return check_last();
+  }
+
+  RankResult take_result() {
     result_.received_hash = received_hash_.value();
     result_.output_hash = output_hash_.value();
-    return result_;
+    return std::move(result_);
   }
 
  private:
@@ -165,7 +169,8 @@ class Measurement {
 Result<RankResult> measure(
     const Job& job, RankScope& scope, Group& group, Workload& workload, MemcpyBaseline& baseline) {
   Measurement measurement(job, scope, workload, baseline);
-  EP_TRY_ASSIGN(RankResult result, measurement.run());
+  EP_TRY(measurement.run());
+  RankResult result = measurement.take_result();
   const StepTable& steps = workload.steps();
   for (int step = 0; step < steps.num_steps(); ++step) {
     result.rows_per_step += static_cast<double>(steps.traffic(step).rows) / steps.num_steps();

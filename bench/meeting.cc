@@ -87,9 +87,9 @@ std::optional<int> MeetingBoard::failed_rank() const {
 
 std::string MeetingBoard::obituary() const {
   const std::uint32_t signal = failure_.load() & ((1u << kSignalBits) - 1);
-  if (signal == 0) return {};
-  return "rank " + std::to_string(*failed_rank()) + " was killed by signal " +
-         std::to_string(signal);
+  const std::optional<int> rank = failed_rank();
+  if (signal == 0 || !rank) return {};
+  return "rank " + std::to_string(*rank) + " was killed by signal " + std::to_string(signal);
 }
 
 }  // namespace ep::bench

@@ -25,7 +25,6 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 constexpr int kMaxIters = 10'000'000;
 constexpr std::int64_t kRowGranuleBytes = 16;
-constexpr int kMillisPerSecond = 1000;
 
 template <class T>
 using Names = std::map<std::string, T>;

@@ -114,9 +114,10 @@ void print_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
       << right("p90 us", 11) << right("GB/s logical", 14) << right("GB/s moved", 12)
       << right("of memcpy", 11) << "\n";
   for (const OpSummary& op : ops) {
+    const Stats micros = op.micros.value_or(Stats());
     out << right(op.name, 9) << right(option_name_of(op.dtype), 6)
-        << right(format("%.1f", op.micros->min), 11) << right(format("%.1f", op.micros->median), 11)
-        << right(format("%.1f", op.micros->p90), 11) << right(or_dash(op.logical_gbps, "%.2f"), 14)
+        << right(format("%.1f", micros.min), 11) << right(format("%.1f", micros.median), 11)
+        << right(format("%.1f", micros.p90), 11) << right(or_dash(op.logical_gbps, "%.2f"), 14)
         << right(or_dash(op.moved_gbps, "%.2f"), 12)
         << right(or_dash(op.fraction_of_memcpy, "%.2f"), 11) << "\n";
   }

@@ -50,23 +50,30 @@ std::uint64_t hash_of(const std::vector<RankResult>& ranks, std::uint64_t RankRe
   return all.value();
 }
 
-void set_rates(OpSummary& op, const std::vector<RankResult>& ranks, std::int64_t row_bytes) {
+/// Times of the operation, and the median of the memcpy beside it.
+void set_figures(OpSummary& op,
+                 std::int64_t hidden,
+                 const std::vector<RankResult>& ranks,
+                 const Stats& micros,
+                 std::optional<double> copy_micros) {
   constexpr double kBytesPerMicroToGbps = 1e-3;
-  const double factor = static_cast<double>(row_bytes) * kBytesPerMicroToGbps / op.micros->median;
-  op.logical_gbps = mean_of(ranks, &RankResult::rows_per_step) * factor;
+  const double rows = mean_of(ranks, &RankResult::rows_per_step);
+  const double factor =
+      static_cast<double>(hidden * size_of(op.dtype)) * kBytesPerMicroToGbps / micros.median;
+  op.micros = micros;
+  op.logical_gbps = rows * factor;
   op.moved_gbps = mean_of(ranks, &RankResult::crossing_per_step) * factor;
+  if (copy_micros && rows > 0) op.fraction_of_memcpy = *copy_micros / micros.median;
 }
 
 OpSummary summarise_dispatch(const Options& options, const std::vector<RankResult>& ranks) {
   OpSummary op;
   op.name = "dispatch";
   op.dtype = options.dtype;
-  op.micros = stats_of(slowest_of(ranks, &Timings::dispatch));
-  set_rates(op, ranks, options.hidden * size_of(op.dtype));
   op.check = check_of(ranks, &RankResult::received);
   op.output_hash = hash_of(ranks, &RankResult::received_hash);
-  const auto copy = copy_median(ranks, &Timings::copy_in_rows, &Timings::copy_in_whole);
-  if (copy && *op.logical_gbps > 0) op.fraction_of_memcpy = *copy / op.micros->median;
+  set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::dispatch)),
+              copy_median(ranks, &Timings::copy_in_rows, &Timings::copy_in_whole));
   return op;
 }
 
@@ -74,12 +81,10 @@ OpSummary summarise_combine(const Options& options, const std::vector<RankResult
   OpSummary op;
   op.name = "combine";
   op.dtype = expert_dtype_of(options.dtype);
-  op.micros = stats_of(slowest_of(ranks, &Timings::combine));
-  set_rates(op, ranks, options.hidden * size_of(op.dtype));
   op.check = check_of(ranks, &RankResult::output);
   op.output_hash = hash_of(ranks, &RankResult::output_hash);
-  const auto copy = copy_median(ranks, &Timings::copy_out_rows, &Timings::copy_out_whole);
-  if (copy && *op.logical_gbps > 0) op.fraction_of_memcpy = *copy / op.micros->median;
+  set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::combine)),
+              copy_median(ranks, &Timings::copy_out_rows, &Timings::copy_out_whole));
   return op;
 }
 

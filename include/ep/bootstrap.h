@@ -27,8 +27,8 @@ class EP_API Bootstrap {
   virtual int rank() const = 0;
   virtual int num_ranks() const = 0;
 
-  /// Collective: every rank contributes its bytes (any length up to 64 MiB, also 0) and receives all
-  /// contributions in rank order. Errors: kPeerTimeout naming the rank that did not come within
+  /// Collective: every rank contributes its bytes (any length up to 64 MiB, also 0) and receives
+  /// all contributions in rank order. Errors: kPeerTimeout naming the rank that did not come within
   /// `timeout`, died or left; kInvalidArgument for too many bytes; kFabric for a broken connection.
   /// The first error ends every later call, on all ranks.
   virtual Result<std::vector<Bytes>> all_gather(std::span<const std::byte> mine,

@@ -9,12 +9,14 @@ namespace ep::intranode {
 
 using primitives::HostExec;
 
-void launch_dispatch(fabric::HostLauncher& launcher, DispatchParams params, int num_channels) {
+void launch_dispatch(fabric::HostLauncher& launcher,
+                     const DispatchParams& params,
+                     int num_channels) {
   launch_roles<HostExec, DispatchParams, DispatchRole>(launcher, params, num_channels,
                                                        kDispatchBodies<HostExec>);
 }
 
-void launch_combine(fabric::HostLauncher& launcher, CombineParams params, int num_channels) {
+void launch_combine(fabric::HostLauncher& launcher, const CombineParams& params, int num_channels) {
   launch_roles<HostExec, CombineParams, CombineRole>(launcher, params, num_channels,
                                                      kCombineBodies<HostExec>);
 }

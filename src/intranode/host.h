@@ -9,7 +9,9 @@
 namespace ep::intranode {
 
 /// Runs this rank's roles; returns when they have ended, in success or because the group gave up.
-void launch_dispatch(fabric::HostLauncher& launcher, DispatchParams params, int num_channels);
-void launch_combine(fabric::HostLauncher& launcher, CombineParams params, int num_channels);
+void launch_dispatch(fabric::HostLauncher& launcher,
+                     const DispatchParams& params,
+                     int num_channels);
+void launch_combine(fabric::HostLauncher& launcher, const CombineParams& params, int num_channels);
 
 }  // namespace ep::intranode

@@ -38,9 +38,10 @@ inline constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
 /// Runs the bodies of the roles that this launch has.
 template <primitives::Executor Exec, class Params, class Role>
 void launch_roles(fabric::HostLauncher& launcher,
-                  Params& params,
+                  const Params& of_caller,
                   int num_channels,
                   std::span<const RoleBody<Params, Role>> bodies) {
+  Params params = of_caller;
   std::vector<fabric::HostLauncher::Role> roles;
   for (const RoleBody<Params, Role>& body : bodies) {
     if (!params.has_role(body.role)) continue;

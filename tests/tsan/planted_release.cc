@@ -15,6 +15,7 @@
 #include <vector>
 
 namespace ep::test {
+namespace {
 
 enum class Weakened { kNone, kAddReleaseSys, kStoreReleaseSys, kAddReleaseGpu };
 
@@ -84,16 +85,19 @@ Weakened parse(std::string_view name) {
   return Weakened::kNone;
 }
 
+}  // namespace
 }  // namespace ep::test
 
 namespace ep::intranode {
 
-void launch_dispatch(fabric::HostLauncher& launcher, DispatchParams params, int num_channels) {
+void launch_dispatch(fabric::HostLauncher& launcher,
+                     const DispatchParams& params,
+                     int num_channels) {
   launch_roles<test::WeakExec, DispatchParams, DispatchRole>(launcher, params, num_channels,
                                                              kDispatchBodies<test::WeakExec>);
 }
 
-void launch_combine(fabric::HostLauncher& launcher, CombineParams params, int num_channels) {
+void launch_combine(fabric::HostLauncher& launcher, const CombineParams& params, int num_channels) {
   launch_roles<test::WeakExec, CombineParams, CombineRole>(launcher, params, num_channels,
                                                            kCombineBodies<test::WeakExec>);
 }

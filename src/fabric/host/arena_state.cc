@@ -387,7 +387,8 @@ bool ArenaState::note_answer(int peer, const ArenaMessage& message) {
 void ArenaState::mark_gone(int peer, Departure departure) {
   const std::lock_guard lock(mutex_);
   if (is_gone(peer)) return;
-  // [sync:gone] release: after the end of the connection was read, so after all that the peer wrote.
+  // [sync:gone] release: after the end of the connection was read, so after all that the peer
+  // wrote.
   gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);
   (departure == Departure::kDied ? died_ : left_).push_back(peer);
   changed_.notify_all();

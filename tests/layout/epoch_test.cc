@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <vector>
 
 namespace ep::test {
 namespace {
@@ -19,21 +18,18 @@ constexpr std::uint64_t kLastEpoch = std::numeric_limits<std::uint64_t>::max();
 constexpr std::uint64_t kWindow = 10'000;
 
 /// First epochs of stretches of kWindow epochs.
-const std::vector<std::uint64_t>& stretches() {
-  static const std::vector<std::uint64_t> firsts = {
-      0, k2To32 - kWindow / 2, 2 * k2To32 - kWindow / 2, (std::uint64_t{1} << 63) - kWindow / 2,
-      kLastEpoch - kWindow};
-  return firsts;
-}
+constexpr std::uint64_t kStretches[] = {0, k2To32 - kWindow / 2, 2 * k2To32 - kWindow / 2,
+                                        (std::uint64_t{1} << 63) - kWindow / 2,
+                                        kLastEpoch - kWindow};
 
 TEST(Epoch, NoTagIsZero) {
-  for (const std::uint64_t first : stretches()) {
+  for (const std::uint64_t first : kStretches) {
     for (std::uint64_t i = 0; i <= kWindow; ++i) ASSERT_NE(layout::tag_of(first + i), 0U) << i;
   }
 }
 
 TEST(Epoch, TagsOfWordsThatCanMeetDiffer) {
-  for (const std::uint64_t first : stretches()) {
+  for (const std::uint64_t first : kStretches) {
     for (std::uint64_t i = 8; i <= kWindow; ++i) {
       for (std::uint64_t age = 1; age <= 8; ++age) {
         ASSERT_NE(layout::tag_of(first + i), layout::tag_of(first + i - age)) << i << " " << age;
@@ -52,7 +48,7 @@ TEST(Epoch, TagsRepeatAfterAllOthers) {
 }
 
 TEST(Epoch, NeighboursUseDifferentBanks) {
-  for (const std::uint64_t first : stretches()) {
+  for (const std::uint64_t first : kStretches) {
     for (std::uint64_t i = 1; i <= kWindow; ++i) {
       const int bank = layout::bank_of(first + i);
       ASSERT_GE(bank, 0);

@@ -48,7 +48,7 @@ TEST(TableLayout, PartsFollowEachOtherAndFillTheSize) {
         {"source_tokens", tables.source_tokens, 8 * ranks},
         {"expert_counts", tables.expert_counts, 8 * (columns - ranks)},
         {"expert_offsets", tables.expert_offsets, 8 * (columns - ranks + 1)},
-        {"sizes", tables.sizes, 8 * layout::kNumSizes},
+        {"sizes", tables.sizes, std::int64_t{8} * layout::kNumSizes},
     };
     RC_ASSERT(layout_mismatch(parts, tables.total_bytes) == std::string{});
   });

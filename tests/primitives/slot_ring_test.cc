@@ -74,7 +74,7 @@ TEST_F(SlotRing, AChunkTakesTheSlotOfItsNumberAtTheReader) {
   std::byte* payload = window_.region(kReader) + window_.layout().ring_payload;
   const std::int64_t slot_bytes = layout::kChunkTokens * kRowBytes;
   for (std::int64_t chunk = 0; chunk < kChunks; ++chunk) {
-    const std::int64_t slot = kWriter * kSlots + chunk % kSlots;
+    const std::int64_t slot = std::int64_t{kWriter} * kSlots + chunk % kSlots;
     EXPECT_EQ(acquire(chunk, kNoPrevious), payload + slot * slot_bytes) << chunk;
   }
 }

@@ -8,6 +8,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <utility>
@@ -75,6 +76,7 @@ void publish_numbers(int num_lanes) {
   const primitives::OpContext<primitives::HostExec> op(window.params(0));
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(num_lanes) * kNumbersPerLane);
   std::vector<std::thread> lanes;
+  lanes.reserve(static_cast<std::size_t>(num_lanes));
   for (int lane = 0; lane < num_lanes; ++lane) {
     lanes.emplace_back([&, lane] {
       for (int i = 0; i < kNumbersPerLane; ++i) {

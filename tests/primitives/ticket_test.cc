@@ -65,6 +65,7 @@ std::vector<std::vector<std::int64_t>> take_all(int num_lanes, std::int64_t num_
   std::uint64_t counter = 0;
   std::vector<std::vector<std::int64_t>> taken(static_cast<std::size_t>(num_lanes));
   std::vector<std::thread> lanes;
+  lanes.reserve(taken.size());
   for (std::vector<std::int64_t>& own : taken) {
     lanes.emplace_back([&counter, &own, num_tickets] {
       Tickets tickets(SoloGroup{}, &counter, num_tickets);

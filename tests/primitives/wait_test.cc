@@ -271,6 +271,7 @@ TEST(Fault, OneWholeRecordStaysWhereAllRanksGiveUpAtOnce) {
   for (int round = 0; round < scaled_rounds(100, 2'000); ++round) {
     ControlWindow window({.num_ranks = kRanks});
     std::vector<std::thread> ranks;
+    ranks.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
       ranks.emplace_back([&window, rank] {
         const primitives::OpContext<primitives::HostExec> op(window.params(rank));

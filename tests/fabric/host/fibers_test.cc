@@ -55,17 +55,17 @@ TEST(FiberSet, RunsEverythingOnTheCallingThread) {
 
 TEST(FiberSet, RolesThatWaitForEachOtherBothEnd) {
   FiberSet fibers;
-  for (int round = 0; round < 50; ++round) {
-    int ball = 0;
-    const auto play = [&ball](int own) {
-      for (int turn = 0; turn < 20; ++turn) {
-        wait_until([&] { return ball % 2 == own; });
-        ++ball;
-      }
-    };
-    const Tasks tasks = {[&] { play(0); }, [&] { play(1); }};
+  int ball = 0;
+  const auto play = [&ball](int own) {
+    for (int turn = 0; turn < 20; ++turn) {
+      wait_until([&] { return ball % 2 == own; });
+      ++ball;
+    }
+  };
+  const Tasks tasks = {[&] { play(0); }, [&] { play(1); }};
+  for (int round = 1; round <= 50; ++round) {
     fibers.run(tasks);
-    EXPECT_EQ(ball, 40);
+    EXPECT_EQ(ball, 40 * round);
   }
 }
 
@@ -99,7 +99,7 @@ TEST(FiberSet, AChainOfWaitsAgainstTheOrderOfTheTasksEnds) {
 }
 
 TEST(FiberSet, KeepsWhatATaskHasOnItsStack) {
-  constexpr std::size_t kDeepBytes = 128 * 1024;
+  constexpr std::size_t kDeepBytes = std::size_t{128} * 1024;
   FiberSet fibers;
   int num_wrong = 0;
   const auto fill = [&num_wrong](unsigned char value) {
@@ -138,24 +138,28 @@ TEST(FiberSet, ServesWhicheverThreadHoldsIt) {
   EXPECT_EQ(ball, 4);
 }
 
+/// A role that counts whenever it is its turn among the four of two threads.
+void count_in_turn(std::atomic<int>& count, int own_turn) {
+  for (int i = 0; i < 20; ++i) {
+    wait_until([&] { return count.load(std::memory_order_acquire) % 4 == own_turn; });
+    count.fetch_add(1, std::memory_order_release);
+  }
+}
+
+void run_two_roles(std::atomic<int>& count, int first_turn) {
+  FiberSet fibers;
+  const Tasks tasks = {[&] { count_in_turn(count, first_turn); },
+                       [&] { count_in_turn(count, first_turn + 2); }};
+  fibers.run(tasks);
+}
+
 TEST(FiberSet, RolesOnTwoThreadsWaitForEachOther) {
   for (int round = 0; round < scaled_rounds(20, 500); ++round) {
-    std::atomic<int> ball{0};
-    const auto play = [&ball](int own) {
-      for (int turn = 0; turn < 20; ++turn) {
-        wait_until([&] { return ball.load(std::memory_order_acquire) % 4 == own; });
-        ball.fetch_add(1, std::memory_order_release);
-      }
-    };
-    const auto serve = [&play](int first) {
-      FiberSet fibers;
-      const Tasks tasks = {[&] { play(first); }, [&] { play(first + 2); }};
-      fibers.run(tasks);
-    };
-    std::thread other([&] { serve(1); });
-    serve(0);
+    std::atomic<int> count{0};
+    std::thread other([&] { run_two_roles(count, 1); });
+    run_two_roles(count, 0);
     other.join();
-    EXPECT_EQ(ball.load(), 80);
+    EXPECT_EQ(count.load(), 80);
   }
 }
 

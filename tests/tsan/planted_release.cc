@@ -8,8 +8,10 @@
 
 #include <ep/ep.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
+#include <numeric>
 #include <string_view>
 #include <thread>
 #include <vector>
@@ -58,7 +60,15 @@ bool run_round(Group& group, const std::vector<float>& x, const std::vector<std:
   const ConstTensorView idx_view(idx.data(), DType::kInt32, {kTokens, kTopk});
   const Result<DispatchOutput> sent = dispatch(group, {.x = x_view, .topk_idx = idx_view});
   if (!sent.ok()) return false;
-  return combine(group, sent->handle, {.rows = sent->x.view()}, {.way = CombineWay::kPush}).ok();
+  // A caller reads its rows as soon as they are its own, and writes them once they are again.
+  float* rows = sent->x.data<float>();
+  const std::int64_t num_elems = sent->x.view().num_elems();
+  if (std::accumulate(rows, rows + num_elems, 0.0F) <= 0.0F) return false;
+  if (!combine(group, sent->handle, {.rows = sent->x.view()}, {.way = CombineWay::kPush}).ok()) {
+    return false;
+  }
+  std::fill_n(rows, num_elems, 0.0F);
+  return true;
 }
 
 void run_rank(Bootstrap& bootstrap) {

@@ -52,7 +52,7 @@ TEST(ShapeSwitch, OneGroupServesAnyOrderOfShapesAndTypes) {
         poison_pool(context, group, 1 << 20);
         const auto output = checked_dispatch(context, group, oracle);
         if (!output) return;
-        CombineSpec spec{.hidden = 8 * (1 + oracle.problem().call % 60)};
+        CombineSpec spec{.hidden = std::int64_t{8} * (1 + oracle.problem().call % 60)};
         spec.way = oracle.problem().call % 2 == 0 ? CombineWay::kPush : CombineWay::kPull;
         spec.place = oracle.problem().call % 3 == 0 ? RowsPlace::kOutside : RowsPlace::kArena;
         checked_combine(context, group, oracle, output->handle, spec);

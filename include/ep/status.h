@@ -29,7 +29,8 @@ enum class Errc : std::uint8_t {
 /// "kPeerTimeout" and so on.
 EP_API std::string_view name_of(Errc code);
 
-class [[nodiscard]] Status {
+// The analyser follows Result's variant into the alternative that is not there.
+class [[nodiscard]] Status {  // NOLINT(clang-analyzer-core.uninitialized.Assign)
  public:
   static constexpr int kNoPeer = -1;
 

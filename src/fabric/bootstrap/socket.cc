@@ -79,9 +79,9 @@ Result<std::vector<Endpoint>> resolve(const char* host, int port, int flags) {
 }
 
 /// On one host nobody outside may even connect, whatever name the launcher gave to the host.
-const char* host_to_use(const RendezvousSettings& settings) {
-  const bool is_outside = settings.is_single_host && !is_loopback_name(*settings.host);
-  return is_outside ? "127.0.0.1" : settings.host->c_str();
+std::string host_to_use(const RendezvousSettings& settings) {
+  std::string host = settings.host.value_or("127.0.0.1");
+  return settings.is_single_host && !is_loopback_name(host) ? "127.0.0.1" : host;
 }
 
 Result<base::UniqueFd> open_socket(const Endpoint& endpoint) {
@@ -123,7 +123,8 @@ const sockaddr* Endpoint::get() const {
 
 Result<std::vector<Endpoint>> listen_endpoints(const RendezvousSettings& settings) {
   if (!settings.host) return std::vector<Endpoint>{unix_endpoint(settings)};
-  const char* host = settings.is_single_host ? host_to_use(settings) : nullptr;
+  const std::string loopback = host_to_use(settings);
+  const char* host = settings.is_single_host ? loopback.c_str() : nullptr;
   std::vector<Endpoint> endpoints;
   for (int port : settings.ports) {
     EP_TRY_ASSIGN(std::vector<Endpoint> found, resolve(host, port, AI_PASSIVE));
@@ -139,7 +140,7 @@ Result<std::vector<Endpoint>> connect_endpoints(const RendezvousSettings& settin
   if (!settings.host) return std::vector<Endpoint>{unix_endpoint(settings)};
   std::vector<Endpoint> endpoints;
   for (int port : settings.ports) {
-    EP_TRY_ASSIGN(const std::vector<Endpoint> found, resolve(host_to_use(settings), port, 0));
+    EP_TRY_ASSIGN(const std::vector<Endpoint> found, resolve(host_to_use(settings).c_str(), port, 0));
     endpoints.insert(endpoints.end(), found.begin(), found.end());
   }
   return endpoints;

@@ -140,7 +140,8 @@ Result<std::vector<Endpoint>> connect_endpoints(const RendezvousSettings& settin
   if (!settings.host) return std::vector<Endpoint>{unix_endpoint(settings)};
   std::vector<Endpoint> endpoints;
   for (int port : settings.ports) {
-    EP_TRY_ASSIGN(const std::vector<Endpoint> found, resolve(host_to_use(settings).c_str(), port, 0));
+    EP_TRY_ASSIGN(const std::vector<Endpoint> found,
+                  resolve(host_to_use(settings).c_str(), port, 0));
     endpoints.insert(endpoints.end(), found.begin(), found.end());
   }
   return endpoints;

@@ -44,7 +44,8 @@ void print_heading(const Job& job, const BufferPlan& plan, std::ostream& out) {
         << with_commas(job.text->num_distinct()) << " different\n";
   }
   if (job.trace) {
-    out << "trace: " << *options.trace << ", " << job.trace->num_steps() << " step(s)\n";
+    out << "trace: " << options.trace.value_or("") << ", " << job.trace->num_steps()
+        << " step(s)\n";
   }
   const double total = static_cast<double>(plan.set_bytes) * plan.num_sets;
   out << format("buffers: %d sets of at least %.1f MiB in turn", plan.num_sets,

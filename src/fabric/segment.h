@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/deadline.h"
+#include "layout/announcement.h"
 
 #include <ep/status.h>
 
@@ -15,7 +16,7 @@ namespace ep::fabric {
 
 /// Ids of one arena lie in [0, kMaxSegments) and are never reused, so a published (segment, offset)
 /// never changes its meaning.
-inline constexpr int kMaxSegments = 256;
+inline constexpr int kMaxSegments = static_cast<int>(layout::kMaxSegments);
 
 /// A byte of a rank's arena, in a form that holds on every rank.
 struct Location {

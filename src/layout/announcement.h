@@ -60,6 +60,8 @@ static_assert(sizeof(OpAnnouncement) == kLineBytes);
 
 /// A place in a rank's arena. Offsets count units of 16 bytes in 32 bits.
 inline constexpr std::int64_t kLocationUnit = 16;
+/// Segments that one rank may have; ids are never reused.
+inline constexpr std::int64_t kMaxSegments = 256;
 inline constexpr std::int64_t kMaxSegmentBytes = kLocationUnit << 32;
 struct Location {
   std::uint32_t segment = 0;

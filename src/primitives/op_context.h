@@ -11,24 +11,23 @@
 
 namespace ep::primitives {
 
-/// Segments of one rank that a peer table has room for.
-inline constexpr int kMaxSegments = 256;
-
 /// Host-decided part that all operations share; plain data, passed to a kernel by value.
 struct OpParams {
-  const void* peer_table =
-      nullptr;  ///< [num_ranks][kMaxSegments] base addresses; read by Executor::peer_segment
-  const void* gone_flags = nullptr;  ///< [num_ranks]; read by Executor::is_gone
+  /// [num_ranks][layout::kMaxSegments] base addresses; read by Executor::peer_segment.
+  const void* peer_table = nullptr;
+  /// [num_ranks]; read by Executor::is_gone.
+  const void* gone_flags = nullptr;
   layout::ControlLayout layout;
-  layout::OpAnnouncement
-      announcement;  ///< fields of this rank; the head is made by the announcing role
-  std::uint32_t rejection =
-      layout::kAccepted;  ///< not kAccepted: arguments were refused before the launch
+  /// Fields of this rank; the head is made by the announcing role.
+  layout::OpAnnouncement announcement;
+  /// Not kAccepted: arguments were refused before the launch.
+  std::uint32_t rejection = layout::kAccepted;
   int rank = 0;
-  int num_lanes =
-      1;  ///< lanes of all roles and channels: the last one to leave finishes the operation
+  /// Lanes of all roles and channels: the last one to leave finishes the operation.
+  int num_lanes = 1;
   std::uint64_t timeout_ns = 0;
-  bool streams_rows = false;  ///< host: rows are too many to be read from a cache
+  /// Host: rows are too many to be read from a cache.
+  bool streams_rows = false;
 };
 
 /// Built once per lane, by value.
@@ -42,7 +41,7 @@ struct OpContext {
 
   EP_HOST_DEVICE explicit OpContext(const OpParams& op_params)
       : params(&op_params),
-        own(Exec::peer_segment(op_params.peer_table, op_params.rank * kMaxSegments)),
+        own(Exec::peer_segment(op_params.peer_table, op_params.rank * layout::kMaxSegments)),
         epoch(0) {
     // Plain: written by the last lane of the previous operation, which the launch orders before
     // this one.
@@ -72,12 +71,13 @@ struct OpContext {
   /// The same array at a peer.
   template <class T>
   EP_HOST_DEVICE T* array_of(int peer, std::int64_t offset) const {
-    return layout::array_at<T>(Exec::peer_segment(params->peer_table, peer * kMaxSegments), offset);
+    return layout::array_at<T>(Exec::peer_segment(params->peer_table, peer * layout::kMaxSegments),
+                               offset);
   }
   /// A block of a peer's arena.
   EP_HOST_DEVICE std::byte* address_of(int peer, layout::Location location) const {
-    return Exec::peer_segment(params->peer_table,
-                              peer * kMaxSegments + static_cast<std::int64_t>(location.segment)) +
+    return Exec::peer_segment(params->peer_table, peer * layout::kMaxSegments +
+                                                      static_cast<std::int64_t>(location.segment)) +
            location.offset_units * layout::kLocationUnit;
   }
 

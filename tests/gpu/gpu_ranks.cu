@@ -104,9 +104,9 @@ GpuRanks::GpuRanks(const layout::ControlShape& shape, std::int64_t arena_bytes)
                                                layout_.total_bytes + arena_bytes));
   }
   std::vector<std::byte*> table(
-      static_cast<std::size_t>(shape.num_ranks * primitives::kMaxSegments));
+      static_cast<std::size_t>(shape.num_ranks * layout::kMaxSegments));
   for (int rank = 0; rank < shape.num_ranks; ++rank) {
-    table[static_cast<std::size_t>(rank * primitives::kMaxSegments)] = (*this)[rank].arena();
+    table[static_cast<std::size_t>(rank * layout::kMaxSegments)] = (*this)[rank].arena();
   }
   for (const auto& rank : ranks_) {
     rank->use_device();

@@ -12,12 +12,12 @@ constexpr std::uint64_t kPatientNs = 60'000'000'000;
 
 ControlWindow::ControlWindow(const layout::ControlShape& shape)
     : layout_(layout::make_control_layout(shape)),
-      peer_table_(static_cast<std::size_t>(shape.num_ranks) * primitives::kMaxSegments),
+      peer_table_(static_cast<std::size_t>(shape.num_ranks) * layout::kMaxSegments),
       gone_flags_(static_cast<std::size_t>(shape.num_ranks)) {
   const std::int64_t num_lines = layout_.total_bytes / layout::kLineBytes;
   for (int rank = 0; rank < shape.num_ranks; ++rank) {
     regions_.emplace_back(static_cast<std::size_t>(num_lines));
-    const auto segment = static_cast<std::size_t>(rank) * primitives::kMaxSegments;
+    const auto segment = static_cast<std::size_t>(rank) * layout::kMaxSegments;
     peer_table_[segment].store(region(rank), std::memory_order_relaxed);
     params_.push_back({.peer_table = peer_table_.data(),
                        .gone_flags = gone_flags_.data(),

@@ -29,8 +29,7 @@ enum class Errc : std::uint8_t {
 /// "kPeerTimeout" and so on.
 EP_API std::string_view name_of(Errc code);
 
-// The analyser follows Result's variant into the alternative that is not there.
-class [[nodiscard]] Status {  // NOLINT(clang-analyzer-core.uninitialized.Assign)
+class [[nodiscard]] Status {
  public:
   static constexpr int kNoPeer = -1;
 

@@ -89,7 +89,7 @@ Status check_supported(const GroupConfig& config, int num_ranks) {
   }
   if (config.lsa_size.value_or(num_ranks) < num_ranks) {
     return Status(Errc::kUnsupported,
-                  "group: lsa_size = " + std::to_string(*config.lsa_size) + " of " +
+                  "group: lsa_size = " + std::to_string(config.lsa_size.value_or(0)) + " of " +
                       std::to_string(num_ranks) +
                       " ranks needs the internode path, which is not available in this build");
   }
@@ -173,7 +173,7 @@ int GroupState::num_channels(const std::optional<int>& of_call, const OpShape& s
 Status GroupState::first_failure() const { return fault_status(*this); }
 
 Status GroupState::check_usable() const {
-  const Status failure = first_failure();
+  Status failure = first_failure();
   if (failure.ok()) return failure;
   return Status(Errc::kAborted, "the group failed earlier: " + failure.message())
       .set_peer(failure.peer());

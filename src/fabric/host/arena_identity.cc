@@ -45,8 +45,8 @@ std::uint64_t random_number() {
 }
 
 std::uint64_t process_nonce() {
-  static const std::uint64_t nonce = random_number();
-  return nonce;
+  static const std::uint64_t kNonce = random_number();
+  return kNonce;
 }
 
 /// Ranks whose `field` differs from rank 0's.

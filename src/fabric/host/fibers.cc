@@ -21,7 +21,7 @@ namespace ep::fabric {
 namespace {
 
 // Deep enough for a role, its reduction of 32 terms and a sanitizer's red zones.
-constexpr std::size_t kStackBytes = 256 * 1024;
+constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
 
 /// A stack with a guard page below it.
 class Stack {

@@ -103,8 +103,7 @@ GpuRanks::GpuRanks(const layout::ControlShape& shape, std::int64_t arena_bytes)
     ranks_.push_back(std::make_unique<GpuRank>(rank % num_gpus, layout_.total_bytes,
                                                layout_.total_bytes + arena_bytes));
   }
-  std::vector<std::byte*> table(
-      static_cast<std::size_t>(shape.num_ranks * layout::kMaxSegments));
+  std::vector<std::byte*> table(static_cast<std::size_t>(shape.num_ranks * layout::kMaxSegments));
   for (int rank = 0; rank < shape.num_ranks; ++rank) {
     table[static_cast<std::size_t>(rank * layout::kMaxSegments)] = (*this)[rank].arena();
   }

@@ -323,7 +323,7 @@ Status DispatchCall::move(std::uint32_t block_rejection) {
 }
 
 Status DispatchCall::conclude() const {
-  const Status status = call_.conclude();
+  Status status = call_.conclude();
   if (status.code() != Errc::kInvalidArgument || status.peer() != call_.state().rank())
     return status;
   const std::uint64_t rejected = call_.state().local().rejected_position.value;

@@ -32,7 +32,8 @@ void print_machine(const HostInfo& host, std::ostream& out) {
 
 void print_topology(const Options& options, std::ostream& out) {
   out << "topology\n  ranks          " << options.ranks << ", one team by load and store ("
-      << (joins_launcher(options) ? "launcher" : name_of(options.launch)) << ")\n  channels       "
+      << (joins_launcher(options) ? "launcher" : name_of(options.launch))
+      << ")\n  path           intranode, high throughput\n  channels       "
       << resolved_sms(options) << " per rank\n\n";
 }
 

@@ -63,8 +63,11 @@ Result<Text> Text::read(const std::string& path) {
 
 Result<Text> Text::read_default() {
   Result<Text> text = Status(Errc::kInvalidArgument, "no default text");
-  for (const char* path : kDefaultTexts) {
-    text = read(path);
+  for (const std::string path : kDefaultTexts) {
+    const Result<std::string> content = read_file(path);
+    if (!content.ok()) continue;
+    // Where it was found says nothing to the reader.
+    text = from_string(path.substr(path.rfind('/') + 1), *content);
     if (text.ok()) break;
   }
   return text;

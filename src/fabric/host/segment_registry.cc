@@ -19,8 +19,8 @@ struct Registry {
 
 /// Never destroyed: an arena that outlives main() still finds it.
 Registry& registry() {
-  static Registry* const instance = new Registry;
-  return *instance;
+  static Registry* const kInstance = new Registry;
+  return *kInstance;
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ std::string seconds_text(std::uint64_t ns) {
 const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64_t epoch) {
   const layout::ControlLayout& layout = state.layout();
   return state.control<layout::OpAnnouncement>(layout.ops) +
-         layout::bank_of(epoch) * state.num_ranks();
+         std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
 }
 
 /// ", missing ranks: 2, 3": those whose announcement of the operation is not here.
@@ -152,7 +152,7 @@ Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint6
   const layout::OpAnnouncement* ops = announcements(state, epoch);
   const std::string prefix = std::string(name_of(kind)) + ", epoch " + std::to_string(epoch) + ": ";
   const auto* blocks = state.control<layout::BlockAnnouncement>(state.layout().blocks) +
-                       layout::bank_of(epoch) * state.num_ranks();
+                       std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
   for (int rank = 0; rank < state.num_ranks(); ++rank) {
     const std::uint32_t op_status = layout::value_in(ops[rank].head);
     const bool has_block = layout::tag_in(blocks[rank].head) == layout::tag_of(epoch);

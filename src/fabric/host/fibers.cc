@@ -109,6 +109,7 @@ void FiberSet::Fiber::after_resume() {
   __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
 }
 void FiberSet::Fiber::before_suspend(void* /*thread_fiber*/, bool is_last) {
+  if (is_last) fake_stack = nullptr;  // the next task on this stack begins without one
   __sanitizer_start_switch_fiber(is_last ? nullptr : &fake_stack, scheduler_bottom,
                                  scheduler_bytes);
 }

@@ -63,9 +63,9 @@ ExitCode rank_main(const Job& job, RankScope& scope) {
   if (code.ok()) return *code;
   scope.meeting.leave();
   std::string message = code.status().to_string();
-  if (const std::string obituary = scope.meeting.obituary(); !obituary.empty()) {
-    message += " (" + obituary + ")";
-  }
+  const std::string obituary = scope.meeting.obituary();
+  // The message of the barrier has it already; an empty one is part of every message.
+  if (message.find(obituary) == std::string::npos) message += " (" + obituary + ")";
   print_rank_error(scope.rank, message);
   return exit_code_of(code.status());
 }

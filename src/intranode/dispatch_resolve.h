@@ -65,6 +65,11 @@ EP_HOST_DEVICE bool resolve(G group,
     verdict = judge_blocks(op);
     if (verdict == Verdict::kAccepted && params.is_fresh) resolve_capacities(group, op, routing);
   }
+  if (verdict == Verdict::kAccepted && params.has_counts && params.is_fresh) {
+    // Rows find their places by the prefixes, and another lane may still sum up its last column.
+    const std::int64_t num_columns = routing.shape().num_mask_columns();
+    if (!stage_wait(group, op, layout::Stage::kScanned, num_columns)) return false;
+  }
   publish_verdict(group, op, verdict);
   return true;
 }

@@ -19,7 +19,7 @@ class RoutedRanks {
  public:
   using View = intranode::RoutingView<primitives::HostExec>;
 
-  /// `lanes_per_rank` share the tickets of each rank.
+  /// `lanes_per_rank` share the tickets of each rank; 0: the test runs the steps itself.
   RoutedRanks(const Oracle& oracle, int lanes_per_rank);
 
   View view(int rank) const { return View(params(rank).routing); }

@@ -3,8 +3,10 @@
 // with the library.
 #include "layout/routing_tables.h"
 
+#include "intranode/dispatch_resolve.h"
 #include "tests/layout/region_list.h"
 #include "tests/layout/routed_ranks.h"
+#include "tests/primitives/virtual_exec.h"
 #include "tests/support/arbitrary_problem.h"
 #include "tests/support/property.h"
 #include "tests/support/routing_cases.h"
@@ -229,6 +231,29 @@ TEST(RoutingTables, CornersHaveTheRowsOfTheOracle) {
       }
     }
   }
+}
+
+/// Rows are sent as soon as the verdict is there: where the prefix of a column was missing, they
+/// went to wrong places.
+TEST(RoutingTables, TheVerdictWaitsForColumnsThatAnotherLaneSumsUp) {
+  const Oracle oracle({.routing = uniform_routing(1, 100, 2, 4, 1)});
+  const RoutedRanks ranks(oracle, 0);
+  const intranode::DispatchParams& params = ranks.params(0);
+  const primitives::OpContext<VirtualExec> op(params.op);
+  std::vector<std::uint64_t> scratch(100);
+  const primitives::Lane lane{.scratch =
+                                  static_cast<std::byte*>(static_cast<void*>(scratch.data()))};
+  const primitives::SoloGroup group;
+  const std::int64_t num_columns = params.routing.tables.shape.num_mask_columns();
+  primitives::TicketStream<VirtualExec> other_lane(group, op.ticket(layout::Ticket::kScan),
+                                                   num_columns);
+  VirtualExec::restart([&](int polls) {
+    if (polls == 100) stage_complete(group, op, layout::Stage::kScanned, num_columns);
+  });
+  count_groups(group, op, params, intranode::RouteScratch(lane, params.routing.tables.shape));
+  ASSERT_TRUE(scan_columns(group, op, params));
+  ASSERT_TRUE(resolve(group, op, params, lane));
+  EXPECT_EQ(VirtualExec::machine().num_polls, 100);
 }
 
 TEST(RoutingTables, PairsOfASourceAreFoundByTheirToken) {

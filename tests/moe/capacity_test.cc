@@ -98,6 +98,22 @@ TEST_P(Capacity, OnlySomeOutputsMayBeGiven) {
   });
 }
 
+/// Lanes that count, number and send run at the same time: one launch does all of it.
+TEST_P(Capacity, LanesOfSeveralChannelsShareTheRouting) {
+  Problem problem{.routing = uniform_routing(3, 300, 4, 96, 5), .layout = GetParam()};
+  give_capacity(problem, 0);
+  std::vector<Problem> problems;
+  for (int round = 0; round < scaled_rounds(300, 5'000); ++round) {
+    problem.call = static_cast<std::uint32_t>(round) + 1;
+    problems.push_back(problem);
+  }
+  check_problems(problems, [](RankContext& context, Group& group, const Oracle& oracle) {
+    poison_pool(context, group, 1 << 20);
+    const int num_sms = 2 + static_cast<int>(oracle.problem().call % 3);
+    checked_dispatch(context, group, oracle, {.num_sms = num_sms});
+  });
+}
+
 TEST_P(Capacity, OutputsMayBeUsedAgain) {
   Problem problem = problem_with(0);
   std::vector<Problem> problems;

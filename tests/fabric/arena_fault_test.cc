@@ -6,12 +6,18 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstddef>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <sched.h>
 #include <span>
+#include <sys/mman.h>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace ep::fabric {
@@ -24,28 +30,56 @@ using test::RankContext;
 
 constexpr int kVictim = 1;
 
+/// Where the survivors of one run wait for each other without the bootstrap, which died with the
+/// victim: one that has left is gone for the others too. Made before the ranks are.
+class SurvivorBarrier {
+ public:
+  SurvivorBarrier()
+      : num_arrived_(
+            new (::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))
+                std::atomic<int>(0)) {}
+  ~SurvivorBarrier() { ::munmap(num_arrived_, kBytes); }
+  SurvivorBarrier(const SurvivorBarrier&) = delete;
+  SurvivorBarrier& operator=(const SurvivorBarrier&) = delete;
+
+  void arrive_and_wait(RankContext& context) {
+    const int num_survivors = context.num_ranks() - 1;
+    const int place = num_arrived_->fetch_add(1);
+    const int num_awaited = (place / num_survivors + 1) * num_survivors;
+    const base::Deadline deadline = patient();
+    while (num_arrived_->load() < num_awaited && !deadline.expired()) ::sched_yield();
+    context.expect(num_arrived_->load() >= num_awaited, "another survivor is missing");
+  }
+
+ private:
+  static constexpr std::size_t kBytes = sizeof(std::atomic<int>);
+
+  std::atomic<int>* num_arrived_;
+};
+
 /// What the ranks other than the victim must see once it is dead.
-void expect_victim_gone(RankContext& context, HostArena& arena) {
+void expect_victim_gone(RankContext& context, HostArena& arena, SurvivorBarrier& survivors) {
   context.expect(test::await_gone(arena, kVictim, kArenaPatience), "the victim is not gone");
   const auto segment = arena.add_segment(4096, patient());
   context.expect(segment.status().code() == Errc::kPeerTimeout, segment.status().to_string());
   context.expect(segment.status().peer() == kVictim, segment.status().to_string());
+  survivors.arrive_and_wait(context);
 }
 
 /// Expects that the victim ended by SIGKILL and the others went well.
 void check_reports(std::vector<test::RankReport> reports) {
-  EXPECT_EQ(reports[kVictim].exit_signal, SIGKILL);
-  reports.erase(reports.begin() + kVictim);
+  EXPECT_EQ(std::exchange(reports[kVictim].exit_signal, 0), SIGKILL);
   test::expect_fine(reports);
 }
 
 TEST(ArenaFault, AKilledRankIsGoneForItsPeers) {
+  SurvivorBarrier survivors;
   check_reports(
-      test::run_ranks({.num_ranks = 4, .launch = Launch::kForks}, [](RankContext& context) {
+      test::run_ranks({.num_ranks = 4, .launch = Launch::kForks}, [&](RankContext& context) {
         const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
         if (!context.expect_ok(arena.status(), "create")) return;
         if (context.rank() == kVictim) ::raise(SIGKILL);
-        expect_victim_gone(context, **arena);
+        expect_victim_gone(context, **arena, survivors);
       }));
 }
 
@@ -62,8 +96,9 @@ std::vector<pid_t> exchange_pids(RankContext& context, pid_t mine) {
 }
 
 TEST(ArenaFault, AKilledRankIsGoneAlsoWhereItsChildHoldsTheSockets) {
+  SurvivorBarrier survivors;
   check_reports(
-      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [](RankContext& context) {
+      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [&](RankContext& context) {
         const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
         if (!context.expect_ok(arena.status(), "create")) return;
         pid_t child = 0;
@@ -77,14 +112,15 @@ TEST(ArenaFault, AKilledRankIsGoneAlsoWhereItsChildHoldsTheSockets) {
         }
         const pid_t loader = exchange_pids(context, child)[kVictim];
         if (context.rank() == kVictim) ::raise(SIGKILL);
-        expect_victim_gone(context, **arena);
+        expect_victim_gone(context, **arena, survivors);
         ::kill(loader, SIGKILL);
       }));
 }
 
 TEST(ArenaFault, AStoppedRankIsNamedAtTheDeadline) {
+  SurvivorBarrier survivors;
   check_reports(
-      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [](RankContext& context) {
+      test::run_ranks({.num_ranks = 3, .launch = Launch::kForks}, [&](RankContext& context) {
         const auto arena = HostArena::create(context.bootstrap(), 4096, patient());
         if (!context.expect_ok(arena.status(), "create")) return;
         const pid_t victim = exchange_pids(context, ::getpid())[kVictim];
@@ -103,6 +139,7 @@ TEST(ArenaFault, AStoppedRankIsNamedAtTheDeadline) {
         context.expect(status.code() == Errc::kPeerTimeout, status.to_string());
         context.expect(status.peer() == kVictim, status.to_string());
         context.expect((*arena)->gone_flags()[kVictim].load() == 0, "stopped is not gone");
+        survivors.arrive_and_wait(context);
         ::kill(victim, SIGKILL);
         context.expect(test::await_gone(**arena, kVictim, kArenaPatience), "killed is gone");
       }));

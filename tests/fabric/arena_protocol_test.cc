@@ -8,6 +8,7 @@
 #include "fabric/host/arena_state.h"
 #include "fabric/host/mapping.h"
 #include "tests/fabric/arena_ranks.h"
+#include "tests/support/process_state.h"
 #include "tests/support/test_scale.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +47,7 @@ struct PacketPair {
   base::UniqueFd far;
 };
 
-int count_fds() { return test::count_entries("/proc/self/fd"); }
+int count_fds() { return test::process_state().num_fds; }
 
 /// A packet as it goes over the wire, for damaging it.
 std::vector<std::byte> packet_of(const ArenaMessage& message) {

@@ -10,9 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <dirent.h>
-#include <fstream>
-#include <string>
 
 namespace ep::test {
 
@@ -32,23 +29,6 @@ inline std::uint64_t read_stamp(const std::byte* at) {
   std::uint64_t stamp = 0;
   std::memcpy(&stamp, at, sizeof(stamp));
   return stamp;
-}
-
-/// Entries of a folder of /proc, such as /proc/self/fd.
-inline int count_entries(const char* folder) {
-  int count = 0;
-  DIR* const entries = ::opendir(folder);
-  while (entries != nullptr && ::readdir(entries) != nullptr) ++count;
-  if (entries != nullptr) ::closedir(entries);
-  return count;
-}
-
-/// Mappings of this process.
-inline int count_mappings() {
-  std::ifstream maps("/proc/self/maps");
-  int count = 0;
-  for (std::string line; std::getline(maps, line);) ++count;
-  return count;
 }
 
 /// Waits until a peer's flag is set; false after `limit`.

@@ -3,6 +3,7 @@
 #include "fabric/host/arena.h"
 
 #include "tests/fabric/arena_ranks.h"
+#include "tests/support/process_state.h"
 #include "tests/support/ranks.h"
 #include "tests/support/test_scale.h"
 
@@ -237,21 +238,20 @@ void live_once(RankContext& context) {
 TEST(HostArena, LeavesNothingBehindInManyCycles) {
   const int num_cycles = test::scaled_rounds(200, 2000);
   const auto body = [num_cycles](RankContext& context) {
+    const int num_threads = test::process_state().num_threads;
     // The first life fills caches of the C library and of a sanitizer.
     live_once(context);
-    const int num_fds = test::count_entries("/proc/self/fd");
-    const int num_tasks = test::count_entries("/proc/self/task");
-    const int num_maps = test::count_mappings();
-    context.expect(num_maps > 0, "/proc is not there");
+    const test::ProcessState before = test::process_state();
+    context.expect(before.num_mappings > 0, "/proc is not there");
     for (int cycle = 0; cycle < num_cycles; ++cycle) {
       context.step("cycle", cycle);
       live_once(context);
-      context.expect(test::count_entries("/proc/self/fd") == num_fds, "descriptors");
-      context.expect(test::count_entries("/proc/self/task") == num_tasks, "threads");
+      context.expect(test::process_state().num_fds == before.num_fds, "descriptors");
+      context.expect(test::await_num_threads(num_threads, kArenaPatience), "threads");
     }
     // The allocator and a sanitizer may map a few more, but not one per cycle.
     constexpr int kMargin = 16;
-    context.expect(test::count_mappings() <= num_maps + kMargin, "mappings");
+    context.expect(test::process_state().num_mappings <= before.num_mappings + kMargin, "mappings");
   };
   test::check_ranks({.num_ranks = 3, .launch = Launch::kForks}, body);
 }

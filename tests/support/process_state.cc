@@ -44,6 +44,14 @@ ProcessState process_state() {
           .resident_bytes = resident_pages * sysconf(_SC_PAGESIZE)};
 }
 
+bool await_num_threads(int num_threads, std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (num_entries("/proc/self/task") > num_threads) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+  }
+  return true;
+}
+
 std::set<std::string> named_leftovers(const std::string& job_id) {
   std::set<std::string> names;
   add_names("/dev/shm", names);

@@ -2,6 +2,7 @@
 // What a process holds: for tests that nothing is left behind.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
@@ -17,6 +18,10 @@ struct ProcessState {
 };
 
 ProcessState process_state();
+
+/// Waits until this process has no more than `num_threads`: a joined thread is listed for a moment
+/// longer. False after `limit`.
+bool await_num_threads(int num_threads, std::chrono::milliseconds limit);
 
 /// Names that a crash could leave: everything in /dev/shm, and the abstract
 /// sockets whose name contains `job_id`.

@@ -157,8 +157,9 @@ Result<Tensor> GroupState::allocate(DType dtype, std::initializer_list<std::int6
 
 primitives::OpParams GroupState::op_params() const {
   primitives::OpParams params;
-  params.peer_table = arena_->peer_table();
-  params.gone_flags = arena_->gone_flags();
+  const fabric::Arena::RoleView view = arena_->role_view();
+  params.peer_table = view.peer_table;
+  params.gone_flags = view.gone_flags;
   params.layout = layout_;
   params.rank = rank();
   params.timeout_ns = timeout_ns_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/deadline.h"
-#include "fabric/segment.h"
+#include "fabric/arena.h"
 
 #include <ep/bootstrap.h>
 #include <ep/status.h>
@@ -22,7 +22,7 @@ class ArenaState;
 /// a name that another user could open and nothing is left after a crash. Ranks of one process
 /// share the owner's mapping. Peers must have this rank's uid and the pid that they announced
 /// through the bootstrap.
-class HostArena final : public SegmentSource {
+class HostArena final : public Arena {
  public:
   /// Collective: all ranks of `bootstrap`, which is not used after the call. Segment 0 has
   /// `control_bytes` zeroed bytes; the size must be equal on all ranks. On return segment 0 of
@@ -36,17 +36,14 @@ class HostArena final : public SegmentSource {
   /// arenas, and here while a Segment::keep_alive lives.
   ~HostArena() override;
 
-  int rank() const;
-  int num_ranks() const;
+  int rank() const override;
+  int num_ranks() const override;
+  std::byte* base(int peer, int segment) const override;
+  RoleView role_view() const override { return {peer_table(), gone_flags()}; }
 
-  /// nullptr where not mapped. Preconditions: ranks and ids in range.
-  std::byte* base(int peer, int segment) const;
-
-  /// [peer * kMaxSegments + segment]; a peer's entry is stored (release) before that peer's
-  /// add_segment returns.
+  /// RoleView::peer_table.
   const std::atomic<std::byte*>* peer_table() const;
-
-  /// [peer]: 1 (release) once a peer's process has died or its arena was destroyed; never reset.
+  /// RoleView::gone_flags.
   const std::atomic<std::uint32_t>* gone_flags() const;
 
   /// Zeroed memory, committed by the operating system when first written.
@@ -57,9 +54,8 @@ class HostArena final : public SegmentSource {
 
   std::optional<Location> locate(const void* address, std::int64_t bytes) const override;
 
-  /// Of this rank's segments, segment 0 included.
-  std::int64_t total_bytes() const;
-  int num_segments() const;
+  std::int64_t total_bytes() const override;
+  int num_segments() const override;
 
  private:
   explicit HostArena(std::unique_ptr<ArenaState> state);

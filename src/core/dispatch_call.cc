@@ -228,6 +228,7 @@ intranode::DispatchParams DispatchCall::base_params() const {
   params.routing = routing_->params();
   params.x = row_input(input.x);
   params.scales = row_input(input.scales);
+  params.pipes_scales = params.scales.row_bytes > 0 && params.scales.is_in_units();
   params.topk_idx = strided_input(input.topk_idx);
   params.is_fresh = is_fresh();
   params.idx_bytes = size_of(routing_->spec().idx_dtype);

@@ -19,8 +19,9 @@ EP_HOST_DEVICE void leave_combine(G group,
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
   const layout::ControlLayout& control = op.control();
   const GrowingCounter pulled{primitives::WaitSite::kPulled, control.pulled, control.pulled_base};
-  for (int src = 0; verdict == Verdict::kAccepted && src < op.num_ranks(); ++src) {
-    if (!await_growth(group, op, pulled, src, routing.chunks_of(src))) return;
+  if (verdict == Verdict::kAccepted &&
+      !await_growth(group, op, pulled, [&](int src) { return routing.source_tokens()[src]; })) {
+    return;
   }
   reset_local_state(group, op, true);
 }

@@ -63,12 +63,13 @@ EP_HOST_DEVICE bool resolve_combine(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const CombineParams& params) {
   announce_op(group, op, op.params->rejection);
-  if (!await_ops(group, op)) return false;
-  Verdict verdict = judge_ops(op);
-  if (verdict == Verdict::kAccepted) {
+  if (op.params->rejection == layout::kAccepted)
     announce_block(group, op, params.block, layout::kAccepted);
+  if (!await_ops(group, op)) return false;
+  Verdict verdict = judge_ops(group, op);
+  if (verdict == Verdict::kAccepted) {
     if (!await_blocks(group, op)) return false;
-    verdict = judge_blocks(op);
+    verdict = judge_blocks(group, op);
   }
   publish_verdict(group, op, verdict);
   return true;
@@ -82,6 +83,32 @@ EP_HOST_DEVICE bool uses_ring(const primitives::OpContext<Exec>& op,
   if (owner == op.rank()) return false;
   return params.pushes || Exec::Memory::load(&op.block_at(op.rank(), owner)->is_staged) != 0;
 }
+
+/// Scratch of a lane that pulls.
+struct PullScratch {
+  /// A row of the token at hand; kExpertMajor.
+  struct Term {
+    std::int32_t rank;
+    std::int32_t row;
+    float weight;
+  };
+
+  const std::byte** chunks;  // [num_ranks]: rows of the owner in the chunk at hand, in the ring
+  std::int64_t* tally;       // [num_ranks]
+  Term* terms;               // [topk], by rank, then k
+
+  EP_HOST_DEVICE PullScratch(const primitives::Lane& lane, int num_ranks)
+      : chunks(layout::array_at<const std::byte*>(lane.scratch, 0)),
+        tally(layout::array_at<std::int64_t>(lane.scratch, part_bytes(num_ranks))),
+        terms(layout::array_at<Term>(lane.scratch, 2 * part_bytes(num_ranks))) {}
+
+  EP_HOST_DEVICE static std::int64_t part_bytes(int num_ranks) {
+    return layout::round_up(std::int64_t{8} * num_ranks, layout::kLineBytes);
+  }
+  EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
+    return 2 * part_bytes(shape.num_ranks) + static_cast<std::int64_t>(sizeof(Term)) * shape.topk;
+  }
+};
 
 /// One lane that reads the rows of this rank's tokens, in place or from the ring, and writes their
 /// sums.
@@ -101,49 +128,43 @@ class PullLane {
         blocks_{&op},
         ring_(op),
         reducer_(Exec::make_row_reducer(group, lane, params.op, params.sum)),
-        chunks_(layout::array_at<const std::byte*>(lane.scratch, 0)),
-        tally_(layout::array_at<std::int64_t>(lane.scratch, tally_offset(op.num_ranks()))) {}
+        scratch_(lane, op.num_ranks()),
+        abort_(op) {}
 
-  EP_HOST_DEVICE static std::int64_t tally_offset(int num_ranks) {
-    return layout::round_up(std::int64_t{8} * num_ranks, layout::kLineBytes);
-  }
-  EP_HOST_DEVICE static std::int64_t scratch_bytes(const primitives::OpParams& op) {
-    return 2 * tally_offset(op.layout.shape.num_ranks);
-  }
-
-  /// All chunks that this lane gets tickets for. False if the group gave up.
+  /// All tokens that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
-    std::int64_t num_chunks = 0;
+    // [sync:announce-block] acquire, for the bulk loads that follow.
+    reducer_.fence_acquired();
+    const std::int64_t num_tokens = routing_.shape().num_tokens;
+    const bool has_ring = has_ring_rows();
+    const std::int64_t ticket_tokens = has_ring ? layout::kChunkTokens : params_->ticket_tokens;
+    std::int64_t num_pulled = 0;
     primitives::TicketStream<Exec> tickets(group_, op_->ticket(layout::Ticket::kPull),
-                                           routing_.chunks_of(op_->rank()));
-    for (std::int64_t i = tickets.next(group_); i >= 0; i = tickets.next(group_), ++num_chunks) {
-      if (!op_->may_proceed() || !await_chunk(i)) return false;
-      const std::int64_t first = i * layout::kChunkTokens;
-      const std::int64_t num_tokens = routing_.shape().num_tokens;
-      for (std::int64_t token = first; token < first + layout::kChunkTokens && token < num_tokens;
-           ++token) {
-        sum_token(token, first);
-        if (params_->side_out != nullptr) gather_side_values(token);
-      }
-      release_chunk(i);
+                                           layout::div_up(num_tokens, ticket_tokens));
+    for (bool is_over = false; !is_over;) {
+      const std::int64_t ticket = tickets.next(group_);
+      is_over = ticket < 0;
+      if (!abort_.may_proceed() || (has_ring && !is_over && !await_chunk(ticket))) return false;
+      const std::int64_t first = is_over ? num_tokens : ticket * ticket_tokens;
+      const std::int64_t left = num_tokens - first;
+      const std::int64_t num_here = left < ticket_tokens ? left : ticket_tokens;
+      pull_tokens(first, num_here, has_ring || is_over);
+      num_pulled += num_here;
+      if (has_ring && !is_over) release_chunk(ticket);
     }
     reducer_.drain(group_);
     primitives::for_each_strided(group_, op_->num_ranks(),
-                                 [&](std::int64_t rank) { tally_[rank] = num_chunks; });
-    add_arrivals(group_, *op_, op_->control().pulled, tally_);
+                                 [&](std::int64_t rank) { scratch_.tally[rank] = num_pulled; });
+    add_arrivals(group_, *op_, op_->control().pulled, scratch_.tally);
     return true;
   }
 
  private:
-  /// Rows that the pair still has; 0 if all were dropped.
-  EP_HOST_DEVICE int num_rows_at(const std::int32_t* experts, int rank, std::int64_t token) const {
-    int num_rows = 0;
-    for (int k = 0; k < routing_.topk(); ++k) {
-      if (experts[k] < 0 || params_->routing.rank_of[experts[k]] != rank) continue;
-      if (!params_->has_expert_rows()) return routing_.flat_row(rank, token) >= 0 ? 1 : 0;
-      if (routing_.expert_row(experts[k], token) >= 0) ++num_rows;
-    }
-    return num_rows;
+  EP_HOST_DEVICE bool has_ring_rows() const {
+    bool has_any = false;
+    for (int owner = 0; owner < op_->num_ranks(); ++owner)
+      has_any |= uses_ring(*op_, *params_, owner);
+    return has_any;
   }
 
   /// True if the chunk has rows of `owner` that come through the ring.
@@ -164,56 +185,121 @@ class PullLane {
       if (!is_in_ring(owner, chunk)) continue;
       const std::byte* rows = ring_.await(group_, owner, chunk);
       if (rows == nullptr) return false;
-      if (group_.thread_rank() == 0) chunks_[owner] = rows;
+      if (group_.thread_rank() == 0) scratch_.chunks[owner] = rows;
     }
+    reducer_.fence_acquired();  // [sync:ring-ready] acquire, for the bulk loads that follow
     group_.sync();
     return true;
   }
 
   EP_HOST_DEVICE void release_chunk(std::int64_t chunk) {
+    reducer_.drain(group_);
     for (int owner = 0; owner < op_->num_ranks(); ++owner) {
-      if (!is_in_ring(owner, chunk)) continue;
-      reducer_.drain(group_);
-      ring_.release(group_, owner, chunk);
+      if (is_in_ring(owner, chunk)) ring_.release(group_, owner, chunk);
+    }
+  }
+
+  /// Tokens [first, first + count); `finishes`: all sums so far, too.
+  EP_HOST_DEVICE void pull_tokens(std::int64_t first, std::int64_t count, bool finishes) {
+    for (std::int64_t i = 0; i < count + (finishes ? 1 : 0); ++i) {
+      auto sum = reducer_.begin(group_);
+      if (i < count) describe(sum, first + i, first);
+      reducer_.push(group_, sum);
+      if (i < count && params_->side_out != nullptr) gather_side_values(first + i);
     }
   }
 
   /// Terms per rank in ascending rank order; within a rank in k order.
-  EP_HOST_DEVICE void sum_token(std::int64_t token, std::int64_t chunk_first) {
-    const std::int32_t* experts = routing_.experts_of(token);
-    auto sum = reducer_.begin(group_);
+  EP_HOST_DEVICE void describe(typename Exec::RowReducer::Sum& sum,
+                               std::int64_t token,
+                               std::int64_t chunk_first) {
     sum.out = params_->out + token * params_->out_stride_bytes;
     if (params_->bias.data != nullptr) sum.bias = params_->bias.row(token);
-    for (int rank = 0; rank < op_->num_ranks(); ++rank) {
-      if (num_rows_at(experts, rank, token) == 0) continue;
-      if (uses_ring(*op_, *params_, rank)) {
-        const std::int64_t position =
-            routing_.row_in(rank, token) - routing_.row_in(rank, chunk_first);
-        sum.add(chunks_[rank] + position * params_->rows.row_bytes, 1.0F);
-      } else if (params_->has_expert_rows()) {
-        add_expert_rows(sum, experts, rank, token);
-      } else {
-        sum.add(row_at(rank, routing_.flat_row(rank, token)), 1.0F);
-      }
-      sum.end_hop();
+    if (params_->has_expert_rows()) {
+      add_expert_terms(sum, token, chunk_first);
+    } else {
+      add_flat_terms(sum, token, chunk_first);
     }
-    reducer_.push(group_, sum);
   }
 
-  EP_HOST_DEVICE void add_expert_rows(typename Exec::RowReducer::Sum& sum,
-                                      const std::int32_t* experts,
-                                      int rank,
-                                      std::int64_t token) const {
-    for (int k = 0; k < routing_.topk(); ++k) {
-      if (experts[k] < 0 || params_->routing.rank_of[experts[k]] != rank) continue;
-      if (!RoutingView<Exec>::is_first_of_expert(experts, k)) continue;
-      const std::int64_t row = routing_.expert_row(experts[k], token);
+  EP_HOST_DEVICE void add_flat_terms(typename Exec::RowReducer::Sum& sum,
+                                     std::int64_t token,
+                                     std::int64_t chunk_first) const {
+    for (int rank = 0; rank < op_->num_ranks(); ++rank) {
+      if (!routing_.goes_to(rank, token)) continue;
+      const std::int64_t row = routing_.flat_row(rank, token);
       if (row < 0) continue;
-      const float weight = params_->sum.weighted ? summed_weight(experts, routing_.topk(), k,
-                                                                 params_->weights.input, token)
-                                                 : 1.0F;
-      sum.add(row_at(rank, row), weight);
+      sum.add(
+          uses_ring(*op_, *params_, rank) ? ring_row(rank, token, chunk_first) : row_at(rank, row),
+          1.0F);
+      sum.end_hop();
     }
+  }
+
+  /// The pair's row in the chunk that `rank` sent.
+  EP_HOST_DEVICE const std::byte* ring_row(int rank,
+                                           std::int64_t token,
+                                           std::int64_t chunk_first) const {
+    const std::int64_t position = routing_.row_in(rank, token) - routing_.row_in(rank, chunk_first);
+    return scratch_.chunks[rank] + position * params_->rows.row_bytes;
+  }
+
+  EP_HOST_DEVICE void add_expert_terms(typename Exec::RowReducer::Sum& sum,
+                                       std::int64_t token,
+                                       std::int64_t chunk_first) {
+    sort_terms(token);
+    for (int i = 0; i < routing_.topk(); ++i) {
+      const PullScratch::Term term = scratch_.terms[i];
+      if (term.row >= 0 && !uses_ring(*op_, *params_, term.rank)) {
+        sum.add(row_at(term.rank, term.row), term.weight);
+      } else if (term.row >= 0 && !is_same_hop(i)) {
+        // The owner has summed up the pair's rows.
+        sum.add(ring_row(term.rank, token, chunk_first), 1.0F);
+      }
+      if (ends_hop(i)) sum.end_hop();
+    }
+  }
+  /// True if an earlier term has a row at the same rank.
+  EP_HOST_DEVICE bool is_same_hop(int i) const {
+    bool is_same = false;
+    for (int earlier = i - 1; earlier >= 0 && !is_same; --earlier) {
+      if (scratch_.terms[earlier].rank != scratch_.terms[i].rank) break;
+      is_same = scratch_.terms[earlier].row >= 0;
+    }
+    return is_same;
+  }
+  EP_HOST_DEVICE bool ends_hop(int i) const {
+    return i + 1 == routing_.topk() || scratch_.terms[i + 1].rank != scratch_.terms[i].rank;
+  }
+
+  /// scratch_.terms: every k, by rank, then k; those without a row of their own have row -1.
+  EP_HOST_DEVICE void sort_terms(std::int64_t token) {
+    const std::int32_t* experts = routing_.experts_of(token);
+    group_.sync();  // all threads are done with the token before
+    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t i) {
+      const int k = static_cast<int>(i);
+      const std::int32_t rank = rank_of(experts[k]);
+      int place = 0;
+      for (int other = 0; other < routing_.topk(); ++other) {
+        const std::int32_t other_rank = rank_of(experts[other]);
+        if (other_rank < rank || (other_rank == rank && other < k)) ++place;
+      }
+      scratch_.terms[place] = make_term(experts, k, token);
+    });
+    group_.sync();
+  }
+  EP_HOST_DEVICE std::int32_t rank_of(std::int32_t expert) const {
+    return expert < 0 ? -1 : params_->routing.rank_of[expert];
+  }
+  EP_HOST_DEVICE PullScratch::Term make_term(const std::int32_t* experts,
+                                             int k,
+                                             std::int64_t token) const {
+    PullScratch::Term term{rank_of(experts[k]), -1, 1.0F};
+    if (experts[k] < 0 || !RoutingView<Exec>::is_first_of_expert(experts, k)) return term;
+    term.row = static_cast<std::int32_t>(routing_.expert_row(experts[k], token));
+    if (params_->sum.weighted)
+      term.weight = summed_weight(experts, routing_.topk(), k, params_->weights.input, token);
+    return term;
   }
 
   EP_HOST_DEVICE const std::byte* row_at(int rank, std::int64_t row) const {
@@ -253,8 +339,8 @@ class PullLane {
   BlockView<Exec> blocks_;
   primitives::SlotRing<Exec> ring_;
   typename Exec::RowReducer reducer_;
-  const std::byte** chunks_;  // per owner: its rows of the chunk at hand, in the ring
-  std::int64_t* tally_;
+  PullScratch scratch_;
+  primitives::AbortWatch<Exec> abort_;
 };
 
 }  // namespace ep::intranode

@@ -106,11 +106,11 @@ class CopyLane {
   EP_HOST_DEVICE void copy_pair(const PairRecord& record) {
     const int first = record.first();
     if (first == record.topk) return;
-    pipe_.load(record.rows[first], row(record.rows[first]), params_->x.row_bytes);
+    pipe_.load(record.rows[first], {row(record.rows[first]), params_->x.row_bytes});
     pipe_.wait_front();
     for (int k = first + 1; k < record.topk; ++k) {
       if (!record.is_first(k)) continue;
-      pipe_.store(row(record.rows[k]), params_->x.row_bytes);
+      pipe_.store(row(record.rows[k]), {0, params_->x.row_bytes});
       const std::int64_t scale_bytes = params_->scales.row_bytes;
       if (scale_bytes == 0) continue;
       std::byte* scales = blocks_.section(op_->rank(), layout::Section::kScales);

@@ -32,10 +32,11 @@ struct LargeRowDispatch {
                                           .stages = 2};
 };
 struct PullCombine {
-  static constexpr CombineTuning kTuning{.prepare_warps = 1, .pull_warps = 11};
+  static constexpr CombineTuning kTuning{.prepare_warps = 1, .pull_warps = 7, .term_slots = 15};
 };
 struct PushCombine {
-  static constexpr CombineTuning kTuning{.prepare_warps = 1, .pull_warps = 4, .push_warps = 3};
+  static constexpr CombineTuning kTuning{
+      .prepare_warps = 1, .pull_warps = 5, .push_warps = 6, .term_slots = 10};
 };
 
 /// Bulk copies exist from this compute capability on, in tens; below it nothing is staged.
@@ -70,15 +71,8 @@ Result<KernelLimits> query_limits(Kernel kernel) {
   return KernelLimits{attributes.binaryVersion >= kFirstTmaVersion, max_bytes};
 }
 
-bool is_aligned(const RowInput& rows) {
-  const auto address = reinterpret_cast<std::uintptr_t>(rows.data);
-  const auto bits = address | static_cast<std::uint64_t>(rows.stride_bytes) |
-                    static_cast<std::uint64_t>(rows.row_bytes);
-  return bits % static_cast<std::uint64_t>(primitives::kRowGranuleBytes) == 0;
-}
-
 Status check_rows(const char* name, const RowInput& rows) {
-  if (is_aligned(rows)) return {};
+  if (rows.is_in_units()) return {};
   return Status(Errc::kInvalidArgument,
                 std::string(name) +
                     ": on a GPU rows, strides and addresses are multiples of 16 bytes; stride " +
@@ -86,17 +80,21 @@ Status check_rows(const char* name, const RowInput& rows) {
                     " bytes");
 }
 
+std::int64_t lines(std::int64_t bytes) { return layout::round_up(bytes, layout::kLineBytes); }
+
 template <class Tuned>
 SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
   using Bulk = primitives::TmaBulk<Tuned::kTuning.stages>;
+  const layout::TableShape& shape = params.routing.tables.shape;
   SharedPlan plan;
-  const std::int64_t tally_bytes = std::int64_t{8} * params.op.layout.shape.num_ranks;
-  std::fill_n(plan.scratch_bytes, DispatchTuning::kNumRoles,
-              layout::round_up(tally_bytes, layout::kLineBytes));
-  plan.scratch_bytes[static_cast<int>(DispatchRole::kRoute)] =
-      layout::round_up(RouteScratch::bytes(params.routing.tables.shape), layout::kLineBytes);
+  const std::int64_t tally_bytes = std::int64_t{8} * shape.num_ranks;
+  std::fill_n(plan.scratch_bytes, DispatchTuning::kNumRoles, lines(tally_bytes));
+  plan.scratch_bytes[static_cast<int>(DispatchRole::kRoute)] = lines(RouteScratch::bytes(shape));
+  plan.scratch_bytes[static_cast<int>(DispatchRole::kSend)] = lines(SendScratch::bytes(shape));
+  plan.scratch_bytes[static_cast<int>(DispatchRole::kRecord)] = lines(RecordScratch::bytes(shape));
   if (has_tma) {
-    plan.stage_bytes = layout::round_up(params.x.row_bytes, layout::kLineBytes);
+    plan.stage_bytes =
+        lines(params.x.row_bytes + (params.pipes_scales ? params.scales.row_bytes : 0));
     for (const DispatchRole role : {DispatchRole::kSend, DispatchRole::kCopy}) {
       plan.pipe_bytes[static_cast<int>(role)] = Bulk::shared_bytes(plan.stage_bytes);
     }
@@ -104,12 +102,16 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
   return plan;
 }
 
-SharedPlan plan_combine(const CombineParams& params) {
+template <class Tuned>
+SharedPlan plan_combine(const CombineParams& params, bool has_tma) {
+  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.term_slots>;
   SharedPlan plan;
-  const std::int64_t bytes =
-      PullLane<CudaExec<CombineTuning::stages>, WarpGroup>::scratch_bytes(params.op);
-  std::fill_n(plan.scratch_bytes, CombineTuning::kNumRoles,
-              layout::round_up(bytes, layout::kLineBytes));
+  plan.scratch_bytes[static_cast<int>(CombineRole::kPull)] =
+      lines(PullScratch::bytes(params.routing.tables.shape));
+  if (has_tma) {
+    for (const CombineRole role : {CombineRole::kPull, CombineRole::kPush})
+      plan.pipe_bytes[static_cast<int>(role)] = lines(Reducer::shared_bytes());
+  }
   return plan;
 }
 
@@ -124,6 +126,12 @@ int num_lanes_of(const Tuning& tuning, const Params& params) {
   return num_lanes;
 }
 
+/// Rows taken in twos end together; a chunk that announces itself has one sender.
+int ticket_tokens(const DispatchParams& params) {
+  return params.copies_at_receiver ? layout::kChunkTokens : 2;
+}
+int ticket_tokens(const CombineParams& /*params*/) { return 2; }
+
 /// One kernel and how it is launched.
 template <class Tuning, class Params>
 struct KernelLaunch {
@@ -133,6 +141,7 @@ struct KernelLaunch {
 
   Status run(const Stream& stream, const Params& params, int num_sms) const {
     Params launched = params;
+    launched.ticket_tokens = ticket_tokens(params);
     launched.op.num_lanes = num_sms * num_lanes_of(tuning, params);
     const auto bytes = static_cast<int>(total_bytes(plan, tuning));
     const cudaError_t error =
@@ -171,8 +180,11 @@ Status run_dispatch(const Stream& stream, const DispatchParams& params, int num_
 
 template <class Tuned>
 Status run_combine(const Stream& stream, const CombineParams& params, int num_sms) {
-  const KernelLaunch<CombineTuning, CombineParams> launch{combine_kernel<Tuned>, Tuned::kTuning,
-                                                          plan_combine(params)};
+  const auto kernel = combine_kernel<Tuned>;
+  const Result<KernelLimits> limits = query_limits(kernel);
+  if (!limits.ok()) return limits.status();
+  const KernelLaunch<CombineTuning, CombineParams> launch{
+      kernel, Tuned::kTuning, plan_combine<Tuned>(params, limits->has_tma)};
   return launch.run(stream, params, num_sms);
 }
 

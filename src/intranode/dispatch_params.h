@@ -30,6 +30,13 @@ struct RowInput {
   EP_HOST_DEVICE const std::byte* row(std::int64_t index) const {
     return data + index * stride_bytes;
   }
+  /// Every row begins and ends on a unit of 16 bytes.
+  bool is_in_units() const {
+    const auto bits = reinterpret_cast<std::uintptr_t>(data) |
+                      static_cast<std::uintptr_t>(stride_bytes) |
+                      static_cast<std::uintptr_t>(row_bytes);
+    return bits % static_cast<std::uintptr_t>(layout::kLocationUnit) == 0;
+  }
 };
 
 /// Routing shared by dispatch, combine and backward.
@@ -57,6 +64,10 @@ struct DispatchParams {
   bool has_counts = true;  ///< this launch counts and announces the operation
   bool has_moves = true;   ///< this launch announces blocks and moves rows
   bool copies_at_receiver = false;
+  /// Scales pass through the row pipe behind their row: all of them in units of 16 bytes.
+  bool pipes_scales = false;
+  /// A ticket of the send role: a power of two up to layout::kChunkTokens.
+  int ticket_tokens = layout::kChunkTokens;
   bool has_records = true;  ///< kFlat: this launch sends ids, weights and source tokens
   layout::BlockAnnouncement
       block;  ///< this rank's outputs; the head is made by the announcing role
@@ -69,6 +80,10 @@ struct DispatchParams {
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  /// The outputs are known before the counts are: peers learn of both in one round.
+  EP_HOST_DEVICE bool announces_block_first() const {
+    return has_counts && has_moves && op.rejection == layout::kAccepted;
+  }
   /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else
   /// is looked at.
   EP_HOST_DEVICE bool has_role(DispatchRole role) const {

@@ -13,32 +13,42 @@ namespace ep::intranode {
 /// A rank's topk_idx held an invalid expert. Further reasons are the host's (core/rejection.h).
 inline constexpr std::uint32_t kRejectedTopkIdx = 1;
 
-/// Counts to every peer with the announcement of the operation, then everybody else's. False if the
-/// group gave up.
+/// Tells every peer what this rank calls, with its counts. Run by one lane per rank once stage
+/// kCounted is complete.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool exchange_counts(G group,
-                                    const primitives::OpContext<Exec>& op,
-                                    const DispatchParams& params) {
+EP_HOST_DEVICE void announce_dispatch(G group,
+                                      const primitives::OpContext<Exec>& op,
+                                      const DispatchParams& params) {
   using Memory = typename Exec::Memory;
   std::uint32_t rejection = op.params->rejection;
   if (rejection == layout::kAccepted && params.is_fresh) {
     const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
     if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
     if (rejected != 0) rejection = kRejectedTopkIdx;
-    const int num_columns = params.routing.tables.shape.num_columns();
-    const auto* totals = op.template array<std::int32_t>(op.control().totals);
-    primitives::for_each_strided(
-        group, std::int64_t{op.num_ranks()} * num_columns, [&](std::int64_t i) {
-          const std::int64_t column = i % num_columns;
-          const std::int32_t count = Memory::load_relaxed_gpu(totals + column);
-          Memory::store(op.counts_at(static_cast<int>(i / num_columns), op.rank()) + column, count);
-        });
+    send_counts(group, op, params.routing.tables.shape.num_columns());
   }
   announce_op(group, op, rejection);
-  return await_ops(group, op);
 }
 
-/// Announces, waits for all ranks, and resolves the routing. Run by one lane per rank. False if the
+/// Everything that the counts of all ranks decide.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void resolve_counts(G group,
+                                   const primitives::OpContext<Exec>& op,
+                                   const RoutingView<Exec>& routing,
+                                   const RouteScratch& scratch) {
+  resolve_pairs(group, op, routing);
+  if (routing.shape().has_expert_rows) {
+    sum_experts(group, op, routing, scratch);
+    for (int rank = 0; rank < op.num_ranks(); ++rank)
+      place_experts_of(group, op, routing, scratch, rank);
+    store_expert_counts(group, op, routing, scratch);
+    group.sync();
+  }
+  if (group.thread_rank() == 0) resolve_sizes(op, routing);
+  group.sync();
+}
+
+/// Waits for all ranks, judges, and resolves the routing. Run by one lane per rank. False if the
 /// group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool resolve(G group,
@@ -46,32 +56,61 @@ EP_HOST_DEVICE bool resolve(G group,
                             const DispatchParams& params,
                             const primitives::Lane& lane) {
   const RoutingView<Exec> routing(params.routing);
+  const RouteScratch scratch(lane, routing.shape());
+  const bool is_counting = params.has_counts && params.is_fresh;
   Verdict verdict = Verdict::kAccepted;
   if (params.has_counts) {
-    if (!exchange_counts(group, op, params)) return false;
-    verdict = judge_ops(op);
+    if (!await_ops(group, op)) return false;
+    verdict = judge_ops(group, op);
   }
-  if (verdict == Verdict::kAccepted && params.has_counts && params.is_fresh) {
-    resolve_pairs(group, op, routing);
-    if (group.thread_rank() == 0) {
-      resolve_experts(op, routing, RouteScratch(lane, routing.shape()).offsets);
-      resolve_sizes(op, routing);
-    }
-    group.sync();
-  }
+  if (verdict == Verdict::kAccepted && is_counting) resolve_counts(group, op, routing, scratch);
   if (verdict == Verdict::kAccepted && params.has_moves) {
-    announce_block(group, op, params.block, params.block_rejection);
+    if (!params.announces_block_first()) {
+      announce_block(group, op, params.block, params.block_rejection);
+    }
     if (!await_blocks(group, op)) return false;
-    verdict = judge_blocks(op);
+    verdict = judge_blocks(group, op);
     if (verdict == Verdict::kAccepted && params.is_fresh) resolve_capacities(group, op, routing);
   }
-  if (verdict == Verdict::kAccepted && params.has_counts && params.is_fresh) {
+  if (verdict == Verdict::kAccepted && is_counting) {
     // Rows find their places by the prefixes, and another lane may still sum up its last column.
     const std::int64_t num_columns = routing.shape().num_mask_columns();
     if (!stage_wait(group, op, layout::Stage::kScanned, num_columns)) return false;
   }
   publish_verdict(group, op, verdict);
+  if (verdict == Verdict::kAccepted && is_counting && !routing.shape().has_expert_rows) {
+    // Nobody waits for these.
+    sum_experts(group, op, routing, scratch);
+    store_expert_counts(group, op, routing, scratch);
+  }
   return true;
+}
+
+/// What the lanes of the route role share out by tickets: block, counts, announcement, prefix sums,
+/// verdict. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool route(G group,
+                          const primitives::OpContext<Exec>& op,
+                          const DispatchParams& params,
+                          const primitives::Lane& lane) {
+  const layout::TableShape& shape = params.routing.tables.shape;
+  const bool is_counting =
+      params.has_counts && params.is_fresh && params.op.rejection == layout::kAccepted;
+  if (params.announces_block_first()) {
+    primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kBlock), 1);
+    if (tickets.next(group) >= 0) announce_block(group, op, params.block, params.block_rejection);
+  }
+  if (is_counting) {
+    count_groups(group, op, params, RouteScratch(lane, shape));
+    if (!stage_wait(group, op, layout::Stage::kCounted, shape.num_groups())) return false;
+  }
+  if (params.has_counts) {
+    primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kAnnounce), 1);
+    if (tickets.next(group) >= 0) announce_dispatch(group, op, params);
+  }
+  if (is_counting) scan_columns(group, op, params);
+  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kResolve), 1);
+  return tickets.next(group) < 0 || resolve(group, op, params, lane);
 }
 
 }  // namespace ep::intranode

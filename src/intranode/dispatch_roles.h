@@ -17,13 +17,7 @@ EP_HOST_DEVICE void route_role(G group,
                                const DispatchParams& params,
                                const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
-  const bool is_counting = params.has_counts && params.op.rejection == layout::kAccepted;
-  if (is_counting && params.is_fresh) {
-    count_groups(group, op, params, RouteScratch(lane, params.routing.tables.shape));
-    if (!scan_columns(group, op, params)) return;
-  }
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kResolve), 1);
-  if (tickets.next(group) >= 0 && !resolve(group, op, params, lane)) return;
+  if (!route(group, op, params, lane)) return;
   leave_dispatch(group, op, params);
 }
 

@@ -57,56 +57,55 @@ EP_HOST_DEVICE void announce_block(G group,
 /// Waits for every peer's announcement of this operation. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool await_ops(G group, const primitives::OpContext<Exec>& op) {
-  for (int src = 0; src < op.num_ranks(); ++src) {
-    const std::uint64_t* head = &op.op_at(op.rank(), src)->head;
-    const bool is_here =
-        wait_until(group, op, {primitives::WaitSite::kAnnounced, src, op.tag()}, [&] {
-          return std::uint64_t{
-              layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-op] acquire
-        });
-    if (!is_here) return false;
-  }
-  return true;
+  return wait_for_all(group, op, primitives::WaitSite::kAnnounced, op.tag(), [&](int src) {
+    // [sync:announce-op] acquire
+    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.op_at(op.rank(), src)->head);
+    return std::uint64_t{layout::tag_in(head)};
+  });
 }
 
 /// Waits for every peer's blocks. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op) {
-  for (int src = 0; src < op.num_ranks(); ++src) {
-    const std::uint64_t* head = &op.block_at(op.rank(), src)->head;
-    const bool is_here = wait_until(group, op, {primitives::WaitSite::kBlock, src, op.tag()}, [&] {
-      return std::uint64_t{
-          layout::tag_in(Exec::Memory::load_acquire_sys(head))};  // [sync:announce-block] acquire
-    });
-    if (!is_here) return false;
+  return wait_for_all(group, op, primitives::WaitSite::kBlock, op.tag(), [&](int src) {
+    // [sync:announce-block] acquire
+    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.block_at(op.rank(), src)->head);
+    return std::uint64_t{layout::tag_in(head)};
+  });
+}
+
+/// True if the rank accepted its arguments and called the same operation as rank 0.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE bool agrees_with_first(const primitives::OpContext<Exec>& op, int src) {
+  using Memory = typename Exec::Memory;
+  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
+  const layout::OpAnnouncement* other = op.op_at(op.rank(), src);
+  bool agrees = layout::value_in(Memory::load(&other->head)) == layout::kAccepted;
+  for (int field = 0; field < layout::kNumAgreedFields; ++field) {
+    agrees &= Memory::load(&other->fields[field]) == Memory::load(&first->fields[field]);
   }
-  return true;
+  return agrees;
 }
 
 /// Every rank sees the same announcements, so every rank reaches the same verdict.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE Verdict judge_ops(const primitives::OpContext<Exec>& op) {
-  using Memory = typename Exec::Memory;
-  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
-  for (int src = 0; src < op.num_ranks(); ++src) {
-    const layout::OpAnnouncement* other = op.op_at(op.rank(), src);
-    if (layout::value_in(Memory::load(&other->head)) != layout::kAccepted)
-      return Verdict::kRejected;
-    for (int field = 0; field < layout::kNumAgreedFields; ++field) {
-      if (Memory::load(&other->fields[field]) != Memory::load(&first->fields[field]))
-        return Verdict::kRejected;
-    }
-  }
-  return Verdict::kAccepted;
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE Verdict judge_ops(G group, const primitives::OpContext<Exec>& op) {
+  bool agree = true;
+  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
+    agree &= agrees_with_first(op, static_cast<int>(src));
+  });
+  return group.all(agree) ? Verdict::kAccepted : Verdict::kRejected;
 }
 
-template <primitives::Executor Exec>
-EP_HOST_DEVICE Verdict judge_blocks(const primitives::OpContext<Exec>& op) {
-  for (int src = 0; src < op.num_ranks(); ++src) {
-    const std::uint64_t head = Exec::Memory::load(&op.block_at(op.rank(), src)->head);
-    if (layout::value_in(head) != layout::kAccepted) return Verdict::kBlockRejected;
-  }
-  return Verdict::kAccepted;
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE Verdict judge_blocks(G group, const primitives::OpContext<Exec>& op) {
+  bool are_accepted = true;
+  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
+    const std::uint64_t head =
+        Exec::Memory::load(&op.block_at(op.rank(), static_cast<int>(src))->head);
+    are_accepted &= layout::value_in(head) == layout::kAccepted;
+  });
+  return group.all(are_accepted) ? Verdict::kAccepted : Verdict::kBlockRejected;
 }
 
 /// Ends the resolve stage: all roles of this rank learn the verdict.
@@ -138,21 +137,25 @@ struct GrowingCounter {
   std::int64_t bases;     ///< offset of u64[num_ranks]
 };
 
-template <primitives::Executor Exec, primitives::Coop G>
+/// For every source: thread i waits for source i (and i + size(), ...) to have added expected(i).
+template <primitives::Executor Exec, primitives::Coop G, class Expected>
 EP_HOST_DEVICE bool await_growth(G group,
                                  const primitives::OpContext<Exec>& op,
                                  const GrowingCounter& counter,
-                                 int src,
-                                 std::int64_t expected) {
-  auto* base = op.template array<std::uint64_t>(counter.bases) + src;
-  const std::uint64_t* word = &(op.template array<layout::Counter>(counter.counters) + src)->value;
-  const std::uint64_t target = Exec::Memory::load(base) + static_cast<std::uint64_t>(expected);
-  const bool is_done = wait_until(group, op, {counter.site, src, target}, [&] {
-    return Exec::Memory::load_acquire_sys(
-        word);  // [sync:arrive] [sync:pulled] [sync:returned] acquire
-  });
-  if (is_done && group.thread_rank() == 0) Exec::Memory::store(base, target);
-  return is_done;
+                                 Expected expected) {
+  bool is_done = true;
+  for (int src = group.thread_rank(); src < op.num_ranks() && is_done; src += group.size()) {
+    auto* base = op.template array<std::uint64_t>(counter.bases) + src;
+    const auto* word = op.template array<layout::Counter>(counter.counters) + src;
+    const std::uint64_t target =
+        Exec::Memory::load(base) + static_cast<std::uint64_t>(expected(src));
+    is_done = poll_until(op, {counter.site, src, target}, [&] {
+      // [sync:arrive] [sync:pulled] [sync:returned] acquire
+      return Exec::Memory::load_acquire_sys(&word->value);
+    });
+    if (is_done) Exec::Memory::store(base, target);
+  }
+  return group.all(is_done);
 }
 
 /// Every lane calls it when it has nothing left to do. True for the last one: it finishes the

@@ -62,9 +62,12 @@ class PushLane {
     std::byte* slot =
         ring_.acquire_slot(group_, reader, chunk, previous_in_slot(base, first, chunk));
     if (slot == nullptr) return false;
-    for (std::int64_t pair = first;
-         pair < end && params_->src_tokens[pair] < first_token + layout::kChunkTokens; ++pair) {
-      push_pair(reader, pair, slot + (pair - first) * params_->rows.row_bytes);
+    const std::int64_t last =
+        first_pair_of(params_->src_tokens, first, end, first_token + layout::kChunkTokens);
+    for (std::int64_t pair = first; pair <= last; ++pair) {
+      auto sum = reducer_.begin(group_);  // without an output behind the last pair: ends them all
+      if (pair < last) describe(sum, reader, pair, slot + (pair - first) * params_->rows.row_bytes);
+      reducer_.push(group_, sum);
     }
     reducer_.drain(group_);
     ring_.publish(group_, reader, chunk);
@@ -83,8 +86,10 @@ class PushLane {
     return -1;
   }
 
-  EP_HOST_DEVICE void push_pair(int reader, std::int64_t pair, std::byte* out) {
-    auto sum = reducer_.begin(group_);
+  EP_HOST_DEVICE void describe(typename Exec::RowReducer::Sum& sum,
+                               int reader,
+                               std::int64_t pair,
+                               std::byte* out) const {
     sum.out = out;
     if (params_->has_expert_rows()) {
       const int topk = routing_.topk();
@@ -97,7 +102,6 @@ class PushLane {
       sum.add(params_->rows.row(pair), 1.0F);
     }
     sum.end_hop();
-    reducer_.push(group_, sum);
   }
 
   /// As summed_weight: repeats share their row.

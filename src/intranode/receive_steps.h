@@ -12,40 +12,116 @@
 
 namespace ep::intranode {
 
-/// kFlat: the record of one (token, rank) pair, stored to its final place.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void send_record(G group,
-                                const BlockView<Exec>& outputs,
-                                const DispatchParams& params,
-                                int rank,
-                                std::int64_t token) {
-  using Memory = typename Exec::Memory;
-  const RoutingView<Exec> routing(params.routing);
-  const std::int64_t row = routing.flat_row(rank, token);
-  if (row < 0) return;
-  const int topk = routing.topk();
-  const std::int32_t* experts = routing.experts_of(token);
-  std::byte* ids = outputs.section(rank, layout::Section::kTopkIdx) + row * topk * params.idx_bytes;
-  auto* weights = outputs.template array<float>(rank, layout::Section::kTopkWeights) + row * topk;
-  primitives::for_each_strided(group, topk, [&](std::int64_t i) {
-    const int k = static_cast<int>(i);
-    const bool is_here = experts[k] >= 0 && params.routing.rank_of[experts[k]] == rank &&
-                         RoutingView<Exec>::is_first_of_expert(experts, k);
-    const std::int32_t id = is_here ? params.routing.local_of[experts[k]] : -1;
-    if (params.idx_bytes == 8) {
-      Memory::store(layout::array_at<std::int64_t>(ids, 0) + k, std::int64_t{id});
-    } else {
-      Memory::store(layout::array_at<std::int32_t>(ids, 0) + k, id);
-    }
-    if (!params.has_weights) return;
-    Memory::store(weights + k,
-                  is_here ? summed_weight(experts, topk, k, params.topk_weights, token) : 0.0F);
-  });
-  if (group.thread_rank() == 0) {
-    Memory::store(outputs.template array<std::int32_t>(rank, layout::Section::kSrcTokens) + row,
-                  static_cast<std::int32_t>(token));
+/// Scratch of a lane that sends records: a tally, and one array of the records of a token group, in
+/// the order in which the receiver keeps them.
+struct RecordScratch {
+  std::int64_t* tally;  // [num_ranks]
+  std::byte* records;   // [kGroupTokens] of up to topk words of 8 bytes
+
+  EP_HOST_DEVICE RecordScratch(const primitives::Lane& lane, const layout::TableShape& shape)
+      : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
+        records(lane.scratch + tally_bytes(shape)) {}
+
+  EP_HOST_DEVICE static std::int64_t tally_bytes(const layout::TableShape& shape) {
+    return layout::round_up(std::int64_t{8} * shape.num_ranks, layout::kLineBytes);
   }
-}
+  EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
+    return tally_bytes(shape) + std::int64_t{8} * layout::kGroupTokens * shape.topk;
+  }
+};
+
+/// Records of one token group for one rank: contiguous there, so they are gathered in scratch and
+/// stored as a whole.
+template <primitives::Executor Exec, primitives::Coop G>
+class RecordSender {
+ public:
+  EP_HOST_DEVICE RecordSender(G group,
+                              const DispatchParams& params,
+                              const RecordScratch& scratch,
+                              std::int64_t token_group,
+                              int rank)
+      : group_(group),
+        params_(&params),
+        routing_(params.routing),
+        scratch_(scratch),
+        first_token_(token_group * layout::kGroupTokens),
+        rank_(rank),
+        mask_(routing_.mask_of(rank, token_group)) {}
+
+  EP_HOST_DEVICE int num_pairs() const { return Exec::popcount(mask_); }
+
+  EP_HOST_DEVICE void send(const BlockView<Exec>& outputs) {
+    if (mask_ == 0) return;
+    const std::int64_t first_row = routing_.row_in(rank_, first_token_);
+    const std::int64_t left = routing_.capacities()[rank_] - first_row;
+    num_kept_ = left < num_pairs() ? left : num_pairs();
+    if (num_kept_ <= 0) return;
+    const int topk = routing_.topk();
+    std::byte* ids = outputs.section(rank_, layout::Section::kTopkIdx);
+    if (params_->idx_bytes == 8) {
+      send_array<std::int64_t>({ids, first_row, topk},
+                               [&](std::int64_t token, int k) { return local_id(token, k); });
+    } else {
+      send_array<std::int32_t>({ids, first_row, topk},
+                               [&](std::int64_t token, int k) { return local_id(token, k); });
+    }
+    if (params_->has_weights) {
+      send_array<float>({outputs.section(rank_, layout::Section::kTopkWeights), first_row, topk},
+                        [&](std::int64_t token, int k) { return weight(token, k); });
+    }
+    send_array<std::int32_t>(
+        {outputs.section(rank_, layout::Section::kSrcTokens), first_row, 1},
+        [](std::int64_t token, int) { return static_cast<std::int32_t>(token); });
+  }
+
+ private:
+  /// Where an array of records lies, from its row 0 on.
+  struct Place {
+    std::byte* rows;
+    std::int64_t first_row;
+    int num_cols;
+  };
+
+  /// value(token, column) of the tokens that go there and are kept.
+  template <class T, class Value>
+  EP_HOST_DEVICE void send_array(const Place& place, Value value) {
+    auto* gathered = layout::array_at<T>(scratch_.records, 0);
+    primitives::for_each_strided(group_, layout::kGroupTokens, [&](std::int64_t i) {
+      const std::uint32_t bit = 1U << i;
+      if ((mask_ & bit) == 0) return;
+      T* record = gathered + Exec::popcount(mask_ & (bit - 1)) * place.num_cols;
+      for (int col = 0; col < place.num_cols; ++col) record[col] = value(first_token_ + i, col);
+    });
+    group_.sync();
+    const auto row_bytes = static_cast<std::int64_t>(sizeof(T)) * place.num_cols;
+    Exec::copy_bytes(group_, place.rows + place.first_row * row_bytes, scratch_.records,
+                     num_kept_ * row_bytes);
+    group_.sync();
+  }
+
+  EP_HOST_DEVICE bool is_here(const std::int32_t* experts, int k) const {
+    return experts[k] >= 0 && params_->routing.rank_of[experts[k]] == rank_ &&
+           RoutingView<Exec>::is_first_of_expert(experts, k);
+  }
+  EP_HOST_DEVICE std::int32_t local_id(std::int64_t token, int k) const {
+    const std::int32_t* experts = routing_.experts_of(token);
+    return is_here(experts, k) ? params_->routing.local_of[experts[k]] : -1;
+  }
+  EP_HOST_DEVICE float weight(std::int64_t token, int k) const {
+    const std::int32_t* experts = routing_.experts_of(token);
+    if (!is_here(experts, k)) return 0.0F;
+    return summed_weight(experts, routing_.topk(), k, params_->topk_weights, token);
+  }
+
+  G group_;
+  const DispatchParams* params_;
+  RoutingView<Exec> routing_;
+  RecordScratch scratch_;
+  std::int64_t first_token_;
+  int rank_;
+  std::uint32_t mask_;
+  std::int64_t num_kept_ = 0;
+};
 
 /// Records of all token groups that this lane gets tickets for. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -53,28 +129,21 @@ EP_HOST_DEVICE bool send_records(G group,
                                  const primitives::OpContext<Exec>& op,
                                  const DispatchParams& params,
                                  const primitives::Lane& lane) {
-  const RoutingView<Exec> routing(params.routing);
+  const layout::TableShape& shape = params.routing.tables.shape;
+  const RecordScratch scratch(lane, shape);
   const BlockView<Exec> outputs{&op};
-  const std::int64_t num_tokens = routing.shape().num_tokens;
-  std::int64_t* tally = clear_tally(group, op, lane);
+  clear_tally(group, op, lane);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRecord),
-                                         routing.shape().num_groups());
+                                         shape.num_groups());
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
     if (!op.may_proceed()) return false;
-    const std::int64_t first = i * layout::kGroupTokens;
-    const std::int64_t end =
-        first + layout::kGroupTokens < num_tokens ? first + layout::kGroupTokens : num_tokens;
-    for (std::int64_t token = first; token < end; ++token) {
-      const std::int32_t* experts = routing.experts_of(token);
-      for (int k = 0; k < routing.topk(); ++k) {
-        if (!routing.is_first_of_rank(experts, k)) continue;
-        const std::int32_t rank = params.routing.rank_of[experts[k]];
-        send_record(group, outputs, params, rank, token);
-        if (group.thread_rank() == 0) ++tally[rank];
-      }
+    for (int rank = 0; rank < op.num_ranks(); ++rank) {
+      RecordSender<Exec, G> sender(group, params, scratch, i, rank);
+      sender.send(outputs);
+      if (group.thread_rank() == 0) scratch.tally[rank] += sender.num_pairs();
     }
   }
-  add_arrivals(group, op, op.control().arrived, tally);
+  add_arrivals(group, op, op.control().arrived, scratch.tally);
   return true;
 }
 
@@ -116,15 +185,19 @@ EP_HOST_DEVICE void leave_dispatch(G group,
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
   const bool has_moved = params.has_moves && verdict == Verdict::kAccepted;
   const layout::ControlLayout& control = op.control();
-  const std::int64_t words_per_pair = params.has_records ? 2 : 1;
-  for (int src = 0; has_moved && src < op.num_ranks(); ++src) {
+  if (has_moved) {
     const GrowingCounter arrived{primitives::WaitSite::kArrived, control.arrived,
                                  control.arrived_base};
-    if (!await_growth(group, op, arrived, src, routing.pairs_from()[src] * words_per_pair)) return;
+    const std::int64_t words_per_pair = params.has_records ? 2 : 1;
+    if (!await_growth(group, op, arrived,
+                      [&](int src) { return routing.pairs_from()[src] * words_per_pair; })) {
+      return;
+    }
+  }
+  if (has_moved && params.returns_gradient) {
     const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned,
                                   control.returned_base};
-    const std::int64_t num_returns = params.returns_gradient ? routing.counts()[src] : 0;
-    if (!await_growth(group, op, returned, src, num_returns)) return;
+    if (!await_growth(group, op, returned, [&](int src) { return routing.counts()[src]; })) return;
   }
   reset_local_state(group, op, params.has_moves || verdict != Verdict::kAccepted);
 }

@@ -16,38 +16,71 @@ namespace ep::intranode {
 struct RouteScratch {
   std::uint32_t* masks;     // [columns], of the group at hand
   std::int32_t* histogram;  // [columns], of all groups of this lane
-  std::int64_t* offsets;    // [num_ranks]
 
   EP_HOST_DEVICE RouteScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : masks(layout::array_at<std::uint32_t>(lane.scratch, 0)),
-        histogram(layout::array_at<std::int32_t>(lane.scratch, mask_bytes(shape))),
-        offsets(layout::array_at<std::int64_t>(lane.scratch, 2 * mask_bytes(shape))) {}
+        histogram(layout::array_at<std::int32_t>(lane.scratch, mask_bytes(shape))) {}
 
   EP_HOST_DEVICE static std::int64_t mask_bytes(const layout::TableShape& shape) {
     return layout::round_up(std::int64_t{4} * shape.num_columns(), layout::kLineBytes);
   }
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
-    return 2 * mask_bytes(shape) + std::int64_t{8} * shape.num_ranks;
+    return 2 * mask_bytes(shape);
   }
 };
 
-/// One entry of topk_idx; the position of an invalid one is remembered and refused later.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE std::int32_t read_expert(const primitives::OpContext<Exec>& op,
-                                        const DispatchParams& params,
-                                        std::int64_t token,
-                                        int k) {
+/// Loads that a thread keeps in flight where their latency would add up.
+inline constexpr int kLoadBatch = 4;
+
+/// One entry of topk_idx, not checked.
+EP_HOST_DEVICE inline std::int64_t raw_expert(const DispatchParams& params,
+                                              std::int64_t token,
+                                              int k) {
   const StridedInput& idx = params.topk_idx;
   const std::int64_t at = token * idx.row_stride + k * idx.col_stride;
-  const std::int64_t expert = params.idx_bytes == 8
-                                  ? static_cast<const std::int64_t*>(idx.data)[at]
-                                  : static_cast<const std::int32_t*>(idx.data)[at];
-  const layout::TableShape& shape = params.routing.tables.shape;
+  return params.idx_bytes == 8 ? static_cast<const std::int64_t*>(idx.data)[at]
+                               : static_cast<const std::int32_t*>(idx.data)[at];
+}
+
+/// A valid entry, or -1; the position of an invalid one is remembered and refused later.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE std::int32_t checked_expert(const primitives::OpContext<Exec>& op,
+                                           const layout::TableShape& shape,
+                                           std::int64_t expert,
+                                           std::int64_t position) {
   if (expert >= -1 && expert < shape.num_experts) return static_cast<std::int32_t>(expert);
   // The lowest position wins: ~position is the largest value; 0 stands for none.
-  const auto position = static_cast<std::uint64_t>(token * shape.topk + k);
-  Exec::Memory::max_relaxed_gpu(&op.local()->rejected.value, ~position);
+  Exec::Memory::max_relaxed_gpu(&op.local()->rejected.value, ~static_cast<std::uint64_t>(position));
   return -1;
+}
+
+/// Entries [first_k, first_k + kLoadBatch) of a token into the table of expert ids, and their
+/// columns' bits.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE void mask_experts(const primitives::OpContext<Exec>& op,
+                                 const DispatchParams& params,
+                                 std::int64_t token,
+                                 int first_k,
+                                 std::uint32_t* masks) {
+  const RoutingView<Exec> routing(params.routing);
+  const layout::TableShape& shape = routing.shape();
+  const std::uint32_t bit = 1U << (token % layout::kGroupTokens);
+  std::int64_t raw[kLoadBatch];
+  for (int i = 0; i < kLoadBatch; ++i)
+    raw[i] = first_k + i < shape.topk ? raw_expert(params, token, first_k + i) : -1;
+  std::int32_t experts[kLoadBatch];
+  std::int32_t ranks[kLoadBatch];
+  for (int i = 0; i < kLoadBatch; ++i) {
+    experts[i] = checked_expert(op, shape, raw[i], token * shape.topk + first_k + i);
+    ranks[i] = experts[i] < 0 ? -1 : params.routing.rank_of[experts[i]];
+  }
+  for (int i = 0; i < kLoadBatch; ++i) {
+    if (first_k + i < shape.topk)
+      Exec::Memory::store(routing.experts_of(token) + first_k + i, experts[i]);
+    if (experts[i] < 0) continue;
+    Exec::or_scratch(masks + ranks[i], bit);
+    Exec::or_scratch(masks + routing.expert_column(experts[i]), bit);
+  }
 }
 
 /// Masks of the group: bit i of masks[column] says that token i goes there. Fills the table of
@@ -58,25 +91,18 @@ EP_HOST_DEVICE void mask_group(G group,
                                const DispatchParams& params,
                                std::int64_t token_group,
                                std::uint32_t* masks) {
-  const RoutingView<Exec> routing(params.routing);
-  const layout::TableShape& shape = routing.shape();
+  const layout::TableShape& shape = params.routing.tables.shape;
   primitives::for_each_strided(group, shape.num_columns(),
                                [&](std::int64_t column) { masks[column] = 0; });
   group.sync();
   const std::int64_t first = token_group * layout::kGroupTokens;
   const std::int64_t left = shape.num_tokens - first;
-  primitives::for_each_strided(
-      group, left < layout::kGroupTokens ? left : layout::kGroupTokens, [&](std::int64_t i) {
-        const std::uint32_t bit = 1U << i;
-        std::int32_t* experts = routing.experts_of(first + i);
-        for (int k = 0; k < shape.topk; ++k) {
-          const std::int32_t expert = read_expert(op, params, first + i, k);
-          Exec::Memory::store(experts + k, expert);
-          if (expert < 0) continue;
-          Exec::or_scratch(masks + params.routing.rank_of[expert], bit);
-          Exec::or_scratch(masks + routing.expert_column(expert), bit);
-        }
-      });
+  primitives::for_each_strided(group, left < layout::kGroupTokens ? left : layout::kGroupTokens,
+                               [&](std::int64_t i) {
+                                 for (int k = 0; k < shape.topk; k += kLoadBatch) {
+                                   mask_experts(op, params, first + i, k, masks);
+                                 }
+                               });
   group.sync();
 }
 
@@ -115,17 +141,16 @@ EP_HOST_DEVICE void count_groups(G group,
   stage_complete(group, op, layout::Stage::kCounted, num_counted);
 }
 
-/// Prefix sums over the groups of the columns that this lane gets tickets for. False if the group
-/// gave up.
+/// Prefix sums over the groups of the columns that this lane gets tickets for. Precondition: stage
+/// kCounted is complete.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool scan_columns(G group,
+EP_HOST_DEVICE void scan_columns(G group,
                                  const primitives::OpContext<Exec>& op,
                                  const DispatchParams& params) {
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kScan),
                                          shape.num_mask_columns());
-  if (!stage_wait(group, op, layout::Stage::kCounted, shape.num_groups())) return false;
   std::int64_t num_scanned = 0;
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group), ++num_scanned) {
     const std::int64_t at = routing.mask_index(static_cast<int>(i), 0);
@@ -134,7 +159,27 @@ EP_HOST_DEVICE bool scan_columns(G group,
                      shape.num_groups());
   }
   stage_complete(group, op, layout::Stage::kScanned, num_scanned);
-  return true;
+}
+
+/// This rank's counts of all columns to every peer. Precondition: stage kCounted is complete.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void send_counts(G group, const primitives::OpContext<Exec>& op, int num_columns) {
+  using Memory = typename Exec::Memory;
+  const auto* totals = op.template array<std::int32_t>(op.control().totals);
+  for (int first = group.thread_rank(); first < num_columns; first += kLoadBatch * group.size()) {
+    std::int32_t counts[kLoadBatch];
+    for (int i = 0; i < kLoadBatch; ++i) {
+      const int column = first + i * group.size();
+      counts[i] = column < num_columns ? Memory::load_relaxed_gpu(totals + column) : 0;
+    }
+    for (int peer = 0; peer < op.num_ranks(); ++peer) {
+      std::int32_t* counts_there = op.counts_at(peer, op.rank());
+      for (int i = 0; i < kLoadBatch; ++i) {
+        const int column = first + i * group.size();
+        if (column < num_columns) Memory::store(counts_there + column, counts[i]);
+      }
+    }
+  }
 }
 
 /// Rows of the column that sources [begin, end) send.
@@ -155,8 +200,7 @@ EP_HOST_DEVICE void resolve_pairs(G group,
                                   const primitives::OpContext<Exec>& op,
                                   const RoutingView<Exec>& routing) {
   using Memory = typename Exec::Memory;
-  const int num_ranks = op.num_ranks();
-  primitives::for_each_strided(group, num_ranks, [&](std::int64_t i) {
+  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t i) {
     const int rank = static_cast<int>(i);
     Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
     Memory::store(routing.pair_bases() + rank, column_sum(op, op.rank(), 0, rank));
@@ -164,40 +208,85 @@ EP_HOST_DEVICE void resolve_pairs(G group,
                   std::int64_t{Memory::load(op.counts_at(op.rank(), rank) + op.rank())});
     Memory::store(routing.source_tokens() + rank,
                   std::int64_t{(*op.op_at(op.rank(), rank))[layout::OpField::kNumTokens]});
-  });
-  primitives::for_each_strided(group, routing.shape().num_columns(), [&](std::int64_t column) {
-    Memory::store(routing.counts() + column,
-                  Memory::load(op.counts_at(op.rank(), op.rank()) + column));
+    Memory::store(routing.counts() + rank, Memory::load(op.counts_at(op.rank(), op.rank()) + rank));
   });
   group.sync();
 }
 
-/// Expert groups of every rank, padded: where this rank's rows begin in each; counts and offsets of
-/// this rank's experts.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void resolve_experts(const primitives::OpContext<Exec>& op,
-                                    const RoutingView<Exec>& routing,
-                                    std::int64_t* offsets) {
-  using Memory = typename Exec::Memory;
+/// Rows of every expert, and how many of them earlier sources send: scratch.masks and
+/// scratch.histogram by expert.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void sum_experts(G group,
+                                const primitives::OpContext<Exec>& op,
+                                const RoutingView<Exec>& routing,
+                                const RouteScratch& scratch) {
+  const int num_experts = routing.shape().num_experts;
+  for (int first = group.thread_rank(); first < num_experts; first += kLoadBatch * group.size()) {
+    std::int32_t totals[kLoadBatch] = {};
+    std::int32_t earlier[kLoadBatch] = {};
+    for (int src = 0; src < op.num_ranks(); ++src) {
+      const std::int32_t* counts = op.counts_at(op.rank(), src);
+      for (int i = 0; i < kLoadBatch; ++i) {
+        const int expert = first + i * group.size();
+        if (expert >= num_experts) continue;
+        totals[i] += Exec::Memory::load(counts + routing.expert_column(expert));
+        if (src + 1 == op.rank()) earlier[i] = totals[i];
+      }
+    }
+    for (int i = 0; i < kLoadBatch; ++i) {
+      const int expert = first + i * group.size();
+      if (expert >= num_experts) continue;
+      scratch.masks[expert] = static_cast<std::uint32_t>(totals[i]);
+      scratch.histogram[expert] = earlier[i];
+    }
+  }
+  group.sync();
+}
+
+/// Rows of this rank's experts, before any is dropped. Precondition: sum_experts.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void store_expert_counts(G group,
+                                        const primitives::OpContext<Exec>& op,
+                                        const RoutingView<Exec>& routing,
+                                        const RouteScratch& scratch) {
   const RoutingParams& params = *routing.params;
   auto* expert_counts = routing.template array<std::int64_t>(params.tables.expert_counts);
+  primitives::for_each_strided(group, routing.shape().num_experts, [&](std::int64_t expert) {
+    if (params.rank_of[expert] != op.rank()) return;
+    Exec::Memory::store(expert_counts + params.local_of[expert],
+                        std::int64_t{scratch.masks[expert]});
+  });
+}
+
+/// kExpertMajor: the groups of a rank's experts one after another, padded: where this rank's rows
+/// begin in each; for its own experts also the offsets. Precondition: sum_experts.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void place_experts_of(G group,
+                                     const primitives::OpContext<Exec>& op,
+                                     const RoutingView<Exec>& routing,
+                                     const RouteScratch& scratch,
+                                     int rank) {
+  using Memory = typename Exec::Memory;
+  const RoutingParams& params = *routing.params;
   auto* expert_offsets = routing.template array<std::int64_t>(params.tables.expert_offsets);
-  for (int rank = 0; rank < op.num_ranks(); ++rank) offsets[rank] = 0;
-  for (int expert = 0; expert < routing.shape().num_experts; ++expert) {
-    const int column = routing.expert_column(expert);
-    const int rank = params.rank_of[expert];
-    const std::int64_t total = column_sum(op, column, 0, op.num_ranks());
-    if (routing.shape().has_expert_rows) {
-      Memory::store(routing.first_rows() + column,
-                    offsets[rank] + column_sum(op, column, 0, op.rank()));
+  std::int64_t offset = 0;
+  for (int first = 0; first < routing.shape().num_experts; first += group.size()) {
+    const int expert = first + group.thread_rank();
+    // Local ids ascend with the global ones, so the groups lie in the order of this loop.
+    const bool is_there = expert < routing.shape().num_experts && params.rank_of[expert] == rank;
+    const std::int64_t padded =
+        is_there ? layout::round_up(scratch.masks[expert], params.alignment) : 0;
+    const std::int64_t through = offset + group.inclusive_sum(padded);
+    if (is_there) {
+      const std::int64_t begin = through - padded;
+      Memory::store(routing.first_rows() + routing.expert_column(expert),
+                    begin + scratch.histogram[expert]);
+      if (rank == op.rank()) Memory::store(expert_offsets + params.local_of[expert], begin);
     }
-    if (rank == op.rank()) {
-      Memory::store(expert_counts + params.local_of[expert], total);
-      Memory::store(expert_offsets + params.local_of[expert], offsets[rank]);
-    }
-    offsets[rank] += layout::round_up(total, params.alignment);
+    offset = group.broadcast_last(through);
   }
-  Memory::store(expert_offsets + params.num_local_experts, offsets[op.rank()]);
+  if (rank == op.rank() && group.thread_rank() == 0)
+    Memory::store(expert_offsets + params.num_local_experts, offset);
 }
 
 /// Rows that this rank needs, whatever its capacity.

@@ -53,6 +53,14 @@ struct RoutingView {
     return column * shape().num_groups() + group;
   }
 
+  EP_HOST_DEVICE std::uint32_t mask_of(int column, std::int64_t group) const {
+    return array<std::uint32_t>(params->tables.masks)[mask_index(column, group)];
+  }
+  EP_HOST_DEVICE bool goes_to(int column, std::int64_t token) const {
+    const std::uint32_t bit = 1U << (token % layout::kGroupTokens);
+    return (mask_of(column, token / layout::kGroupTokens) & bit) != 0;
+  }
+
   /// Final row of the token in the column, if it goes there; else the row of the next token that
   /// does.
   EP_HOST_DEVICE std::int64_t row_in(int column, std::int64_t token) const {

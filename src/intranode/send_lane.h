@@ -4,12 +4,44 @@
 
 #include "intranode/arrivals.h"
 #include "intranode/routing_view.h"
+#include "primitives/row_pipe.h"
 #include "primitives/ticket.h"
 
 #include <cstddef>
 #include <cstdint>
 
 namespace ep::intranode {
+
+/// Scratch of a lane that sends rows: where the rows of its peers begin, and what the threads of
+/// the lane tell each other about the token at hand.
+struct SendScratch {
+  /// What a k of the token at hand is.
+  struct Choice {
+    std::int32_t rank;           ///< -1: no expert
+    std::int32_t row;            ///< final row, -1: dropped
+    std::uint8_t is_first_pair;  ///< no earlier k has an expert of the same rank
+    std::uint8_t is_first_row;   ///< no earlier k has the same expert
+    std::uint8_t has_earlier;    ///< an earlier k has a row at the same rank
+  };
+
+  std::int64_t* tally;  // [num_ranks], pairs sent
+  std::byte** rows;     // [num_ranks], where row 0 of the rank lies
+  std::int32_t* row;    // [num_ranks], kFlat: of the token at hand, -1: none
+  Choice* choices;      // [topk], kExpertMajor
+
+  EP_HOST_DEVICE SendScratch(const primitives::Lane& lane, const layout::TableShape& shape)
+      : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
+        rows(layout::array_at<std::byte*>(lane.scratch, part_bytes(shape))),
+        row(layout::array_at<std::int32_t>(lane.scratch, 2 * part_bytes(shape))),
+        choices(layout::array_at<Choice>(lane.scratch, 3 * part_bytes(shape))) {}
+
+  EP_HOST_DEVICE static std::int64_t part_bytes(const layout::TableShape& shape) {
+    return std::int64_t{8} * shape.num_ranks;
+  }
+  EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
+    return 3 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
+  }
+};
 
 /// One lane that sends rows.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -26,24 +58,28 @@ class SendLane {
         params_(&params),
         routing_(params.routing),
         outputs_{&op},
+        scratch_(lane, params.routing.tables.shape),
         pipe_(Exec::make_row_pipe(group, lane, params.op)),
         tickets_(group,
                  op.ticket(layout::Ticket::kSend),
-                 layout::div_up(num_tokens(), layout::kChunkTokens)),
-        tally_(clear_tally(group, op, lane)) {}
+                 layout::div_up(num_tokens(), params.ticket_tokens)),
+        abort_(op) {}
 
   /// Starts as many loads as the pipe holds.
   EP_HOST_DEVICE void prefetch() {
-    while (!pipe_.is_full() && advance())
-      pipe_.load(token_, params_->x.row(token_), params_->x.row_bytes);
+    while (!pipe_.is_full() && advance()) pipe_.load(token_, parts_of(token_));
   }
 
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
+      scratch_.tally[rank] = 0;
+      scratch_.rows[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kRows);
+    });
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
-      if (!op_->may_proceed()) return false;
+      if (!abort_.may_proceed()) return false;
       const std::int64_t token = pipe_.wait_front();
       send_token(token);
       pipe_.retire();
@@ -52,7 +88,7 @@ class SendLane {
       prefetch();
     }
     pipe_.drain();
-    add_arrivals(group_, *op_, op_->control().arrived, tally_);
+    add_arrivals(group_, *op_, op_->control().arrived, scratch_.tally);
     return true;
   }
 
@@ -60,18 +96,26 @@ class SendLane {
   EP_HOST_DEVICE std::int64_t num_tokens() const {
     return params_->routing.tables.shape.num_tokens;
   }
+  EP_HOST_DEVICE primitives::RowParts parts_of(std::int64_t token) const {
+    primitives::RowParts parts{params_->x.row(token), params_->x.row_bytes};
+    if (params_->pipes_scales) {
+      parts.tail = params_->scales.row(token);
+      parts.tail_bytes = params_->scales.row_bytes;
+    }
+    return parts;
+  }
 
   /// The next token of this lane in token_; false when there is none.
   EP_HOST_DEVICE bool advance() {
-    if (token_ + 1 < chunk_end_) {
+    if (token_ + 1 < ticket_end_) {
       ++token_;
       return true;
     }
-    const std::int64_t chunk = tickets_.next(group_);
-    if (chunk < 0) return false;
-    token_ = chunk * layout::kChunkTokens;
-    chunk_end_ = token_ + layout::kChunkTokens;
-    if (chunk_end_ > num_tokens()) chunk_end_ = num_tokens();
+    const std::int64_t ticket = tickets_.next(group_);
+    if (ticket < 0) return false;
+    token_ = ticket * params_->ticket_tokens;
+    ticket_end_ = token_ + params_->ticket_tokens;
+    if (ticket_end_ > num_tokens()) ticket_end_ = num_tokens();
     return true;
   }
 
@@ -79,58 +123,110 @@ class SendLane {
     return token % layout::kChunkTokens == layout::kChunkTokens - 1 || token == num_tokens() - 1;
   }
 
-  /// All ranks that own one of the token's experts, each once, in k order.
   EP_HOST_DEVICE void send_token(std::int64_t token) {
-    const std::int32_t* experts = routing_.experts_of(token);
-    for (int k = 0; k < routing_.topk(); ++k) {
-      if (!routing_.is_first_of_rank(experts, k)) continue;
-      const std::int32_t rank = params_->routing.rank_of[experts[k]];
-      if (params_->has_expert_rows()) {
-        send_expert_rows(rank, token);
-      } else {
-        send_row(rank, token, routing_.flat_row(rank, token));
-      }
-      if (group_.thread_rank() == 0) ++tally_[rank];
+    group_.sync();  // all threads are done with the token before
+    if (params_->has_expert_rows()) {
+      send_expert_rows(token);
+    } else {
+      send_flat_row(token);
+    }
+  }
+
+  /// To every rank that owns one of the token's experts; this rank last, its store is the fastest.
+  EP_HOST_DEVICE void send_flat_row(std::int64_t token) {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
+      const bool goes_there = routing_.goes_to(rank, token);
+      scratch_.row[rank] =
+          goes_there ? static_cast<std::int32_t>(routing_.flat_row(rank, token)) : -1;
+      if (goes_there) ++scratch_.tally[rank];
+    });
+    group_.sync();
+    int rank = op_->rank();
+    for (int i = 0; i < op_->num_ranks(); ++i) {
+      rank = rank + 1 == op_->num_ranks() ? 0 : rank + 1;
+      if (scratch_.row[rank] >= 0) send_row(rank, token, scratch_.row[rank]);
     }
   }
 
   EP_HOST_DEVICE void send_row(int rank, std::int64_t token, std::int64_t row) {
-    if (row < 0) return;
-    pipe_.store(outputs_.section(rank, layout::Section::kRows) + row * params_->x.row_bytes,
-                params_->x.row_bytes);
+    const std::int64_t row_bytes = params_->x.row_bytes;
+    pipe_.store(scratch_.rows[rank] + row * row_bytes, {0, row_bytes});
     const RowInput& scales = params_->scales;
-    if (scales.row_bytes > 0) {
-      Exec::copy_bytes(group_,
-                       outputs_.section(rank, layout::Section::kScales) + row * scales.row_bytes,
-                       scales.row(token), scales.row_bytes);
+    if (scales.row_bytes == 0) return;
+    std::byte* dst = outputs_.section(rank, layout::Section::kScales) + row * scales.row_bytes;
+    if (params_->pipes_scales) {
+      pipe_.store(dst, {row_bytes, scales.row_bytes});
+    } else {
+      Exec::copy_bytes(group_, dst, scales.row(token), scales.row_bytes);
     }
   }
 
-  /// The pair's record, then its row: to the first place only if the receiver makes the copies.
-  EP_HOST_DEVICE void send_expert_rows(int rank, std::int64_t token) {
-    const bool is_first_only =
-        params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient);
+  /// The pairs' records, then the rows: only to the first place of a pair if its rank makes the
+  /// copies.
+  EP_HOST_DEVICE void send_expert_rows(std::int64_t token) {
+    choose(token);
+    for (int k = 0; k < routing_.topk(); ++k) {
+      const SendScratch::Choice& choice = scratch_.choices[k];
+      if (choice.rank < 0) continue;
+      if (choice.is_first_pair != 0) send_record(choice.rank, token);
+      const bool is_first_only =
+          params_->copies_at_receiver && (choice.rank != op_->rank() || params_->returns_gradient);
+      if (choice.row < 0 || choice.is_first_row == 0) continue;
+      if (!(is_first_only && choice.has_earlier != 0)) send_row(choice.rank, token, choice.row);
+    }
+    if (params_->has_weights) send_weights(token);
+  }
+
+  EP_HOST_DEVICE void choose(std::int64_t token) {
+    const std::int32_t* experts = routing_.experts_of(token);
+    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
+      SendScratch::Choice& choice = scratch_.choices[k];
+      choice.rank = experts[k] < 0 ? -1 : params_->routing.rank_of[experts[k]];
+      choice.row =
+          experts[k] < 0 ? -1 : static_cast<std::int32_t>(routing_.expert_row(experts[k], token));
+    });
+    group_.sync();
+    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
+      SendScratch::Choice& choice = scratch_.choices[k];
+      choice.is_first_pair = 1;
+      choice.is_first_row = 1;
+      choice.has_earlier = 0;
+      for (int earlier = 0; earlier < k; ++earlier) {
+        if (scratch_.choices[earlier].rank != choice.rank) continue;
+        choice.is_first_pair = 0;
+        if (scratch_.choices[earlier].row >= 0) choice.has_earlier = 1;
+        if (experts[earlier] == experts[k]) choice.is_first_row = 0;
+      }
+    });
+    group_.sync();
+  }
+
+  EP_HOST_DEVICE void send_record(int rank, std::int64_t token) {
     const std::int64_t pair = routing_.row_in(rank, token);
     auto* record = outputs_.template array<std::int32_t>(rank, layout::Section::kRecordRows) +
                    pair * routing_.topk();
+    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
+      const SendScratch::Choice& choice = scratch_.choices[k];
+      Memory::store(record + k, choice.rank == rank ? choice.row : -1);
+    });
+    if (group_.thread_rank() != 0) return;
+    Memory::store(outputs_.template array<std::int32_t>(rank, layout::Section::kSrcTokens) + pair,
+                  static_cast<std::int32_t>(token));
+    ++scratch_.tally[rank];
+  }
+
+  EP_HOST_DEVICE void send_weights(std::int64_t token) {
     const std::int32_t* experts = routing_.experts_of(token);
-    bool has_row = false;
-    for (int k = 0; k < routing_.topk(); ++k) {
-      const bool is_here = experts[k] >= 0 && params_->routing.rank_of[experts[k]] == rank;
-      const std::int64_t row = is_here ? routing_.expert_row(experts[k], token) : -1;
-      if (group_.thread_rank() == 0) Memory::store(record + k, static_cast<std::int32_t>(row));
-      if (row < 0 || !routing_.is_first_of_expert(experts, k)) continue;
-      if (!(has_row && is_first_only)) send_row(rank, token, row);
-      has_row = true;
-      if (params_->has_weights && group_.thread_rank() == 0) {
-        Memory::store(outputs_.template array<float>(rank, layout::Section::kTopkWeights) + row,
-                      summed_weight(experts, routing_.topk(), k, params_->topk_weights, token));
-      }
-    }
-    if (group_.thread_rank() == 0) {
-      Memory::store(outputs_.template array<std::int32_t>(rank, layout::Section::kSrcTokens) + pair,
-                    static_cast<std::int32_t>(token));
-    }
+    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t i) {
+      const int k = static_cast<int>(i);
+      const SendScratch::Choice& choice = scratch_.choices[k];
+      if (choice.row < 0 || choice.is_first_row == 0) return;
+      auto* weights =
+          outputs_.template array<float>(choice.rank, layout::Section::kTopkWeights) + choice.row;
+      Memory::store(weights,
+                    summed_weight(experts, routing_.topk(), k, params_->topk_weights, token));
+    });
   }
 
   /// Rows and records of the chunk have landed everywhere: tells each peer which pairs they are.
@@ -154,11 +250,12 @@ class SendLane {
   const DispatchParams* params_;
   RoutingView<Exec> routing_;
   BlockView<Exec> outputs_;
+  SendScratch scratch_;
   typename Exec::RowPipe pipe_;
   primitives::TicketStream<Exec> tickets_;
-  std::int64_t* tally_;
+  primitives::AbortWatch<Exec> abort_;
   std::int64_t token_ = -1;
-  std::int64_t chunk_end_ = 0;
+  std::int64_t ticket_end_ = 0;
 };
 
 }  // namespace ep::intranode

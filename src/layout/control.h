@@ -31,7 +31,9 @@ struct ControlShape {
 /// Counters that the roles of one rank share. Zero between operations: the last role to leave
 /// resets them.
 enum class Ticket : int {
+  kBlock,
   kCount,
+  kAnnounce,
   kScan,
   kResolve,
   kSend,

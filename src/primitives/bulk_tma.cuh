@@ -37,20 +37,24 @@ class TmaBulk {
     group_.sync();
   }
 
-  EP_DEVICE void load(int stage, const std::byte* src, std::int64_t bytes) {
+  EP_DEVICE void load(int stage, const RowParts& parts) {
     parities_ ^= 1U << stage;
     if (!group_.is_leader()) return;
-    mbarrier_arrive_expecting(barrier(stage), static_cast<std::uint32_t>(bytes));
-    bulk_load(stage_address(stage), src, static_cast<std::uint32_t>(bytes), barrier(stage));
+    const auto row_bytes = static_cast<std::uint32_t>(parts.row_bytes);
+    const auto tail_bytes = static_cast<std::uint32_t>(parts.tail_bytes);
+    mbarrier_arrive_expecting(barrier(stage), row_bytes + tail_bytes);
+    bulk_load(stage_address(stage), parts.row, row_bytes, barrier(stage));
+    if (tail_bytes > 0)
+      bulk_load(stage_address(stage) + row_bytes, parts.tail, tail_bytes, barrier(stage));
   }
   EP_DEVICE void wait_loaded(int stage) {
     mbarrier_wait(barrier(stage), (parities_ >> stage) &
                                       1U);  // [sync:stage-barrier] acquire: the stage holds the row
   }
 
-  EP_DEVICE void store(std::byte* dst, int stage, std::int64_t bytes) {
+  EP_DEVICE void store(std::byte* dst, int stage, StageSlice slice) {
     if (group_.is_leader())
-      bulk_store(dst, stage_address(stage), static_cast<std::uint32_t>(bytes));
+      bulk_store(dst, stage_address(stage) + slice.offset, static_cast<std::uint32_t>(slice.bytes));
   }
   EP_DEVICE void commit() {
     if (group_.is_leader()) bulk_commit();

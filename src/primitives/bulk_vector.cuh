@@ -50,10 +50,11 @@ class VectorBulk {
   EP_DEVICE VectorBulk(WarpGroup group, std::byte* /*shared*/, std::int64_t /*stage_bytes*/)
       : group_(group) {}
 
-  EP_DEVICE void load(int /*stage*/, const std::byte* src, std::int64_t /*bytes*/) { src_ = src; }
+  EP_DEVICE void load(int /*stage*/, const RowParts& parts) { parts_ = parts; }
   EP_DEVICE void wait_loaded(int /*stage*/) const {}
-  EP_DEVICE void store(std::byte* dst, int /*stage*/, std::int64_t bytes) const {
-    copy_vectors(group_, dst, src_, bytes / static_cast<std::int64_t>(sizeof(Vector)));
+  EP_DEVICE void store(std::byte* dst, int /*stage*/, StageSlice slice) const {
+    copy_vectors(group_, dst, parts_.at(slice.offset),
+                 slice.bytes / static_cast<std::int64_t>(sizeof(Vector)));
   }
   EP_DEVICE void commit() const {}
   template <int kPending>
@@ -65,7 +66,7 @@ class VectorBulk {
 
  private:
   WarpGroup group_;
-  const std::byte* src_ = nullptr;
+  RowParts parts_;
 };
 static_assert(BulkEngine<VectorBulk>);
 

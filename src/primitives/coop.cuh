@@ -34,6 +34,18 @@ class WarpGroup {
     return first;
   }
 
+  EP_DEVICE std::int64_t broadcast_last(std::int64_t value) const {
+    const std::int64_t last = shuffle(value, kWarpThreads - 1);
+    sync();
+    return last;
+  }
+  EP_DEVICE bool all(bool is_true) const {
+    const bool are_true = __all_sync(kAllThreads, is_true) != 0;
+    // A vote orders no memory, but what each thread has acquired must hold for all.
+    sync();
+    return are_true;
+  }
+
   /// The value of thread `source`.
   template <class T>
   EP_DEVICE T shuffle(T value, int source) const {
@@ -47,9 +59,10 @@ class WarpGroup {
   }
 
   /// The sum of the values of this thread and all before it.
-  EP_DEVICE std::int32_t inclusive_sum(std::int32_t value) const {
+  template <class T>
+  EP_DEVICE T inclusive_sum(T value) const {
     for (int distance = 1; distance < kWarpThreads; distance *= 2) {
-      const std::int32_t before = __shfl_up_sync(kAllThreads, value, distance);
+      const T before = __shfl_up_sync(kAllThreads, value, distance);
       if (rank_ >= distance) value += before;
     }
     return value;

@@ -10,13 +10,18 @@
 
 namespace ep::primitives {
 
-/// `broadcast` returns the value of thread 0 to all and synchronises like sync().
+/// `broadcast` returns the value of thread 0 to all, `broadcast_last` that of the last thread,
+/// `all` whether it is true in all; each synchronises like sync(). `inclusive_sum` adds the values
+/// of the threads up to and with the calling one.
 template <class G>
-concept Coop = requires(G group, std::uint64_t value) {
+concept Coop = requires(G group, std::uint64_t value, std::int64_t addend, bool is_true) {
   { group.thread_rank() } -> std::same_as<int>;
   { group.size() } -> std::same_as<int>;
   group.sync();
   { group.broadcast(value) } -> std::same_as<std::uint64_t>;
+  { group.broadcast_last(addend) } -> std::same_as<std::int64_t>;
+  { group.all(is_true) } -> std::same_as<bool>;
+  { group.inclusive_sum(addend) } -> std::same_as<std::int64_t>;
 };
 
 /// One thread: the group of the host executor.
@@ -25,6 +30,9 @@ struct SoloGroup {
   EP_HOST_DEVICE int size() const { return 1; }
   EP_HOST_DEVICE void sync() const {}
   EP_HOST_DEVICE std::uint64_t broadcast(std::uint64_t value) const { return value; }
+  EP_HOST_DEVICE std::int64_t broadcast_last(std::int64_t value) const { return value; }
+  EP_HOST_DEVICE bool all(bool is_true) const { return is_true; }
+  EP_HOST_DEVICE std::int64_t inclusive_sum(std::int64_t value) const { return value; }
 };
 static_assert(Coop<SoloGroup>);
 

@@ -13,6 +13,7 @@
 #include "primitives/ptx.cuh"
 #include "primitives/row_pipe.h"
 #include "primitives/row_reducer.cuh"
+#include "primitives/row_reducer_bulk.cuh"
 
 #include <cstddef>
 #include <cstdint>
@@ -20,25 +21,25 @@
 
 namespace ep::primitives {
 
-/// kStages: stages of a lane's row pipe where rows pass through shared memory.
-template <int kStages>
+/// Where rows pass through shared memory: kStages of a lane's row pipe, kTermSlots of its reducer.
+template <int kStages, int kTermSlots = 2>
 struct CudaExec {
   using Memory = CudaMemory;
   using Group = WarpGroup;
   using Bulk = std::conditional_t<kHasTma, TmaBulk<kStages>, VectorBulk>;
   using RowPipe = primitives::RowPipe<Bulk>;
-  using RowReducer = WarpRowReducer;
+  using RowReducer = std::conditional_t<kHasTma, BulkRowReducer<kTermSlots>, WarpRowReducer>;
 
   EP_DEVICE static RowPipe make_row_pipe(WarpGroup group,
                                          const Lane& lane,
                                          const OpParams& /*params*/) {
     return RowPipe(Bulk(group, lane.stages, lane.stage_bytes));
   }
-  EP_DEVICE static RowReducer make_row_reducer(WarpGroup /*group*/,
-                                               const Lane& /*lane*/,
+  EP_DEVICE static RowReducer make_row_reducer(WarpGroup group,
+                                               const Lane& lane,
                                                const OpParams& /*params*/,
                                                const SumSpec& spec) {
-    return RowReducer(spec);
+    return RowReducer(group, lane.stages, spec);
   }
 
   /// `table`: std::byte* [num_ranks][kMaxSegments] in memory of this GPU.

@@ -27,10 +27,10 @@ class HostBulk {
 
   explicit HostBulk(RowStore store) : store_(store) {}
 
-  void load(int /*stage*/, const std::byte* src, std::int64_t /*bytes*/) { src_ = src; }
+  void load(int /*stage*/, const RowParts& parts) { parts_ = parts; }
   void wait_loaded(int /*stage*/) const {}
-  void store(std::byte* dst, int /*stage*/, std::int64_t bytes) {
-    copy_row(dst, src_, static_cast<std::size_t>(bytes), store_);
+  void store(std::byte* dst, int /*stage*/, StageSlice slice) {
+    copy_row(dst, parts_.at(slice.offset), static_cast<std::size_t>(slice.bytes), store_);
   }
   void commit() const {}
   template <int kPending>
@@ -43,7 +43,7 @@ class HostBulk {
 
  private:
   RowStore store_;
-  const std::byte* src_ = nullptr;
+  RowParts parts_;
 };
 static_assert(BulkEngine<HostBulk>);
 
@@ -57,6 +57,7 @@ class HostRowReducer {
   Sum begin(SoloGroup /*group*/) const { return {}; }
 
   void push(SoloGroup /*group*/, const RowSum& sum) {
+    if (sum.out == nullptr) return;
     const ReduceRow reduce{.terms = {sum.terms, static_cast<std::size_t>(sum.num_terms)},
                            .bias = sum.bias,
                            .dtype = spec_.dtype,
@@ -65,10 +66,12 @@ class HostRowReducer {
     reduce_row(sum.out, reduce, store_);
   }
 
-  /// Sums pushed so far are complete and precede the next release of this lane.
+  /// Precondition: the last push was a sum without an output. All sums precede the next release of
+  /// this lane.
   void drain(SoloGroup /*group*/) const {
     if (store_ == RowStore::kStream) stream_fence();  // sums before the release that follows
   }
+  void fence_acquired() const {}
 
  private:
   SumSpec spec_;

@@ -95,6 +95,7 @@ struct OpContext {
 
   /// False once any rank gave up: no lane may start another peer-visible side effect.
   EP_HOST_DEVICE bool may_proceed() const {
+    // Relaxed: it ends work and publishes nothing.
     return Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0;
   }
 
@@ -102,6 +103,26 @@ struct OpContext {
   EP_HOST_DEVICE std::int64_t bank_index(int src) const {
     return static_cast<std::int64_t>(layout::bank_of(epoch)) * num_ranks() + src;
   }
+};
+
+/// may_proceed() for loops that have no time to wait for its load: each call answers with what the
+/// call before it loaded.
+template <Executor Exec>
+class AbortWatch {
+ public:
+  EP_HOST_DEVICE explicit AbortWatch(const OpContext<Exec>& op)
+      : word_(&op.template array<layout::Counter>(op.control().abort)->value) {}
+
+  EP_HOST_DEVICE bool may_proceed() {
+    const bool may_proceed = seen_ == 0;
+    // Relaxed: see OpContext::may_proceed.
+    seen_ = Exec::Memory::load_relaxed_sys(word_);
+    return may_proceed;
+  }
+
+ private:
+  const std::uint64_t* word_;
+  std::uint64_t seen_ = 0;
 };
 
 }  // namespace ep::primitives

@@ -11,14 +11,33 @@
 
 namespace ep::primitives {
 
+/// A row, and what travels with it (scales): the tail lies behind the row in the stage.
+struct RowParts {
+  const std::byte* row = nullptr;
+  std::int64_t row_bytes = 0;
+  const std::byte* tail = nullptr;
+  std::int64_t tail_bytes = 0;
+
+  /// Where the byte lies that has this offset in the stage.
+  EP_HOST_DEVICE const std::byte* at(std::int64_t offset) const {
+    return offset < row_bytes ? row + offset : tail + (offset - row_bytes);
+  }
+};
+
+/// Bytes of a stage.
+struct StageSlice {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
 // clang-format off
 /// What copies bytes: TMA bulk copies (bulk_tma.cuh), 16-byte vectors (bulk_vector.cuh), memcpy (host_exec.h).
 ///
 /// | call                     | guarantee when it returns                                                           |
 /// |--------------------------|-------------------------------------------------------------------------------------|
-/// | load(stage, src, bytes)  | started; `src` must stay as it is until the stage is retired                        |
-/// | wait_loaded(stage)       | the stage holds the row                                                             |
-/// | store(dst, stage, bytes) | started; needs wait_loaded(stage)                                                   |
+/// | load(stage, parts)       | started; the parts must stay as they are until the stage is retired                 |
+/// | wait_loaded(stage)       | the stage holds the row, and its tail behind it                                     |
+/// | store(dst, stage, slice) | started; needs wait_loaded(stage)                                                   |
 /// | commit()                 | closes the group of stores begun since the last commit                              |
 /// | wait_read<kPending>()    | all but the newest kPending groups have read their stage: it may be loaded again    |
 /// | wait_all()               | all stores have landed                                                              |
@@ -26,12 +45,11 @@ namespace ep::primitives {
 /// | fence_acquired()         | copies that follow come after what this lane's last acquire made visible            |
 // clang-format on
 template <class B>
-concept BulkEngine =
-    requires(B bulk, const std::byte* src, std::byte* dst, int stage, std::int64_t bytes) {
+concept BulkEngine = requires(B bulk, RowParts parts, std::byte* dst, int stage, StageSlice slice) {
   { B::kStages } -> std::convertible_to<int>;
-  bulk.load(stage, src, bytes);
+  bulk.load(stage, parts);
   bulk.wait_loaded(stage);
-  bulk.store(dst, stage, bytes);
+  bulk.store(dst, stage, slice);
   bulk.commit();
   bulk.template wait_read<0>();
   bulk.wait_all();
@@ -61,11 +79,11 @@ class RowPipe {
   EP_HOST_DEVICE bool is_empty() const { return num_rows_ == 0; }
 
   /// Starts loading row number `row`; precondition: not is_full().
-  EP_HOST_DEVICE void load(std::int64_t row, const std::byte* src, std::int64_t bytes) {
+  EP_HOST_DEVICE void load(std::int64_t row, const RowParts& parts) {
     // The stage was last used kStages rows ago; of the groups committed since, this many may still
     // be reading.
     bulk_.template wait_read<Bulk::kStages - kPrefetch>();
-    bulk_.load(load_stage_, src, bytes);
+    bulk_.load(load_stage_, parts);
     // Compared, not indexed: an index known at run time would move the array out of a GPU's
     // registers.
     for (int i = 0; i < kPrefetch; ++i) {
@@ -80,9 +98,9 @@ class RowPipe {
     bulk_.wait_loaded(front_stage_);
     return rows_[0];
   }
-  /// Stores the oldest row.
-  EP_HOST_DEVICE void store(std::byte* dst, std::int64_t bytes) {
-    bulk_.store(dst, front_stage_, bytes);
+  /// Stores bytes of the oldest row's stage.
+  EP_HOST_DEVICE void store(std::byte* dst, StageSlice slice) {
+    bulk_.store(dst, front_stage_, slice);
   }
   /// The oldest row has all its destinations.
   EP_HOST_DEVICE void retire() {

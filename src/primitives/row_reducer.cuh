@@ -79,16 +79,13 @@ struct RowPart {
 
   float values[RawPart::kInFlight][kElems];
 
-  /// step(value, x) for each of these values and the one of `raw` at its place.
+  /// step(value, x) for each of these values that vector i of a part stands against.
   template <class Step>
-  EP_DEVICE void merge(const RawPart& raw, Step step) {
+  EP_DEVICE void merge(int i, const Vector& vector, Step step) {
+    float widened[kElems];
+    Codec::widen(vector, widened);
 #pragma unroll
-    for (int i = 0; i < RawPart::kInFlight; ++i) {
-      float widened[kElems];
-      Codec::widen(raw.vectors[i], widened);
-#pragma unroll
-      for (int j = 0; j < kElems; ++j) step(values[i][j], widened[j]);
-    }
+    for (int j = 0; j < kElems; ++j) step(values[i][j], widened[j]);
   }
   EP_DEVICE void add(const RowPart& other) {
 #pragma unroll
@@ -112,13 +109,31 @@ struct RowPart {
   }
 };
 
+/// Where PartSum takes the terms from: straight from their rows.
+struct RowLoads {
+  const WarpRowSum& sum;
+
+  /// visit(i, vector) for vectors [0, RawPart::kInFlight) of this thread of a part of the term,
+  /// from `first` on; each term of a part once, in order.
+  template <class Visit>
+  EP_DEVICE void take(int term, std::int64_t first, std::int64_t end, Visit visit) {
+    RawPart raw;
+    raw.load(sum.row_of(term), first, end);
+#pragma unroll
+    for (int i = 0; i < RawPart::kInFlight; ++i) visit(i, raw.vectors[i]);
+  }
+};
+
 /// Sums the rows of one output, part by part. All threads of the warp walk through the terms
 /// together.
-template <class Codec>
+template <class Codec, class Terms>
 class PartSum {
  public:
-  EP_DEVICE PartSum(const WarpRowSum& sum, bool is_weighted, std::int64_t num_elems)
-      : sum_(sum), is_weighted_(is_weighted), end_(num_elems / Codec::kElems) {}
+  EP_DEVICE PartSum(const WarpRowSum& sum, Terms& terms, const SumSpec& spec)
+      : sum_(sum),
+        terms_(terms),
+        is_weighted_(spec.weighted),
+        end_(spec.num_elems / Codec::kElems) {}
 
   EP_DEVICE void run() {
     for (std::int64_t part = 0; part < end_; part += RawPart::kVectors) {
@@ -128,7 +143,7 @@ class PartSum {
       if (sum_.num_terms > 0) add_hop(total, term, true);
 #pragma unroll 1
       while (term < sum_.num_terms) add_hop(total, term, false);
-      if (sum_.bias != nullptr) add_row(total, sum_.bias);
+      if (sum_.bias != nullptr) add_bias(total);
       total.store(sum_.out, first_, end_);
     }
   }
@@ -137,9 +152,7 @@ class PartSum {
   /// Adds the rounded sum of a hop, or begins with it. `term` is left behind the hop.
   EP_DEVICE void add_hop(RowPart<Codec>& total, int& term, bool is_first_hop) {
     const int hop_end = sum_.end_of_hop(term);
-    if (!is_weighted_ && !is_first_hop && hop_end - term == 1) {
-      return add_row(total, sum_.row_of(term++));
-    }
+    if (!is_weighted_ && !is_first_hop && hop_end - term == 1) return add_row(total, term++);
     RowPart<Codec> partial;
     const bool is_rounding =
         is_weighted_ || hop_end - term > 1;  // a single unweighted term is of the dtype already
@@ -156,49 +169,72 @@ class PartSum {
   }
 
   EP_DEVICE void begin_term(RowPart<Codec>& partial, int term) {
-    const float weight = sum_.weight_of(term);
-    raw_.load(sum_.row_of(term), first_, end_);
     if (is_weighted_) {
-      partial.merge(raw_, [&](float& value, float x) { value = __fmul_rn(weight, x); });
+      const float weight = sum_.weight_of(term);
+      merge(partial, term, [&](float& value, float x) { value = __fmul_rn(weight, x); });
     } else {
-      partial.merge(raw_, [](float& value, float x) { value = x; });
+      merge(partial, term, [](float& value, float x) { value = x; });
     }
   }
   EP_DEVICE void add_term(RowPart<Codec>& partial, int term) {
+    if (!is_weighted_) return add_row(partial, term);
     const float weight = sum_.weight_of(term);
-    if (!is_weighted_) return add_row(partial, sum_.row_of(term));
-    raw_.load(sum_.row_of(term), first_, end_);
-    partial.merge(raw_,
-                  [&](float& value, float x) { value = __fadd_rn(value, __fmul_rn(weight, x)); });
+    merge(partial, term,
+          [&](float& value, float x) { value = __fadd_rn(value, __fmul_rn(weight, x)); });
   }
-  EP_DEVICE void add_row(RowPart<Codec>& part, const std::byte* row) {
-    raw_.load(row, first_, end_);
-    part.merge(raw_, [](float& value, float x) { value = __fadd_rn(value, x); });
+  EP_DEVICE void add_row(RowPart<Codec>& part, int term) {
+    merge(part, term, [](float& value, float x) { value = __fadd_rn(value, x); });
+  }
+  template <class Step>
+  EP_DEVICE void merge(RowPart<Codec>& part, int term, Step step) {
+    terms_.take(term, first_, end_,
+                [&](int i, const Vector& vector) { part.merge(i, vector, step); });
+  }
+  EP_DEVICE void add_bias(RowPart<Codec>& part) {
+    RawPart raw;
+    raw.load(sum_.bias, first_, end_);
+#pragma unroll
+    for (int i = 0; i < RawPart::kInFlight; ++i)
+      part.merge(i, raw.vectors[i], [](float& value, float x) { value = __fadd_rn(value, x); });
   }
 
   const WarpRowSum& sum_;
+  Terms& terms_;
   bool is_weighted_;
   std::int64_t end_;        // vectors of the row
   std::int64_t first_ = 0;  // of this thread in the part at hand
-  RawPart raw_;
 };
+
+/// A sum that is its only term, bit for bit.
+EP_DEVICE inline bool is_copy(const WarpRowSum& sum, const SumSpec& spec) {
+  return sum.num_terms == 1 && !spec.weighted && sum.bias == nullptr;
+}
+
+/// Vectors of a row.
+EP_DEVICE inline std::int64_t num_vectors_of(const SumSpec& spec) {
+  return spec.num_elems /
+         (spec.dtype == DType::kFp32 ? Fp32RowCodec::kElems : Bf16RowCodec::kElems);
+}
+
+/// All threads of the warp; `out` overlaps no input.
+template <class Terms>
+EP_DEVICE void sum_terms(const WarpRowSum& sum, Terms& terms, const SumSpec& spec) {
+  switch (spec.dtype) {
+    case DType::kBf16:
+      return PartSum<Bf16RowCodec, Terms>(sum, terms, spec).run();
+    case DType::kFp16:
+      return PartSum<Fp16RowCodec, Terms>(sum, terms, spec).run();
+    default:
+      return PartSum<Fp32RowCodec, Terms>(sum, terms, spec).run();
+  }
+}
 
 /// All threads of the warp; `out` overlaps no input, or is the row of a single term.
 EP_DEVICE inline void sum_rows(const WarpRowSum& sum, const SumSpec& spec) {
-  const bool is_copy = sum.num_terms == 1 && !spec.weighted && sum.bias == nullptr;
-  if (is_copy) {
-    const std::int64_t elems =
-        spec.dtype == DType::kFp32 ? Fp32RowCodec::kElems : Bf16RowCodec::kElems;
-    return copy_vectors(sum.group, sum.out, sum.row_of(0), spec.num_elems / elems);
-  }
-  switch (spec.dtype) {
-    case DType::kBf16:
-      return PartSum<Bf16RowCodec>(sum, spec.weighted, spec.num_elems).run();
-    case DType::kFp16:
-      return PartSum<Fp16RowCodec>(sum, spec.weighted, spec.num_elems).run();
-    default:
-      return PartSum<Fp32RowCodec>(sum, spec.weighted, spec.num_elems).run();
-  }
+  if (is_copy(sum, spec))
+    return copy_vectors(sum.group, sum.out, sum.row_of(0), num_vectors_of(spec));
+  RowLoads loads{sum};
+  sum_terms(sum, loads, spec);
 }
 
 /// Sums at once. Its stores are ordinary ones: the group's sync() and a release order them.
@@ -206,11 +242,18 @@ class WarpRowReducer {
  public:
   using Sum = WarpRowSum;
 
-  EP_DEVICE explicit WarpRowReducer(const SumSpec& spec) : spec_(spec) {}
+  /// It stages nothing.
+  EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() { return 0; }
+
+  EP_DEVICE WarpRowReducer(WarpGroup /*group*/, std::byte* /*shared*/, const SumSpec& spec)
+      : spec_(spec) {}
 
   EP_DEVICE Sum begin(WarpGroup group) const { return Sum(group); }
-  EP_DEVICE void push(WarpGroup /*group*/, const Sum& sum) const { sum_rows(sum, spec_); }
+  EP_DEVICE void push(WarpGroup /*group*/, const Sum& sum) const {
+    if (sum.out != nullptr) sum_rows(sum, spec_);
+  }
   EP_DEVICE void drain(WarpGroup /*group*/) const {}
+  EP_DEVICE void fence_acquired() const {}
 
  private:
   SumSpec spec_;

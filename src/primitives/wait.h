@@ -170,4 +170,16 @@ EP_HOST_DEVICE bool wait_until(G group, const OpContext<Exec>& op, const WaitFor
   return group.broadcast(is_done) != 0;
 }
 
+/// As wait_until for every rank: thread i polls rank i (and i + size(), ...) until
+/// read(rank) == expected.
+template <Executor Exec, Coop G, class Read>
+EP_HOST_DEVICE bool wait_for_all(
+    G group, const OpContext<Exec>& op, WaitSite site, std::uint64_t expected, Read read) {
+  bool is_done = true;
+  for (int peer = group.thread_rank(); peer < op.num_ranks() && is_done; peer += group.size()) {
+    is_done = poll_until(op, {site, peer, expected}, [&] { return read(peer); });
+  }
+  return group.all(is_done);
+}
+
 }  // namespace ep::primitives

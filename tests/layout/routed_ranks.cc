@@ -30,7 +30,7 @@ layout::ControlShape control_shape(const Problem& problem) {
 }  // namespace
 
 RoutedRanks::RoutedRanks(const Oracle& oracle, int lanes_per_rank)
-    : window_(control_shape(oracle.problem())) {
+    : lanes_per_rank_(lanes_per_rank), window_(control_shape(oracle.problem())) {
   const Routing& routing = oracle.problem().routing;
   for (int expert = 0; expert < routing.num_experts(); ++expert) {
     rank_of_.push_back(oracle.owner_of(expert));
@@ -71,6 +71,7 @@ intranode::DispatchParams RoutedRanks::make_params(const Oracle& oracle, int ran
   params.topk_idx = {tokens.topk_idx.data(), problem.routing.topk, 1};
   params.topk_weights = {tokens.topk_weights.data(), problem.routing.topk, 1};
   params.is_fresh = true;
+  params.op.num_lanes = lanes_per_rank_;
   params.block.capacity_rows =
       static_cast<std::uint32_t>(problem.capacity_of(rank).value_or(kAllRows));
   return params;
@@ -83,11 +84,8 @@ void RoutedRanks::route(const intranode::DispatchParams& params) {
   const primitives::Lane lane{.scratch =
                                   static_cast<std::byte*>(static_cast<void*>(scratch.data()))};
   const primitives::OpContext<HostExec> op(params.op);
-  count_groups(SoloGroup{}, op, params, intranode::RouteScratch(lane, shape));
-  if (!scan_columns(SoloGroup{}, op, params)) is_resolved_ = false;
-  primitives::TicketStream<HostExec> tickets(SoloGroup{}, op.ticket(layout::Ticket::kResolve), 1);
-  if (tickets.next(SoloGroup{}) < 0) return;
-  if (!resolve(SoloGroup{}, op, params, lane)) is_resolved_ = false;
+  if (!intranode::route(SoloGroup{}, op, params, lane)) is_resolved_ = false;
+  if (!intranode::is_last_to_leave(SoloGroup{}, op)) return;
   if (op.local()->verdict.value != static_cast<std::uint64_t>(intranode::Verdict::kAccepted)) {
     is_resolved_ = false;
   }

@@ -32,6 +32,7 @@ class RoutedRanks {
   intranode::DispatchParams make_params(const Oracle& oracle, int rank);
   void route(const intranode::DispatchParams& params);
 
+  int lanes_per_rank_;
   ControlWindow window_;
   std::vector<std::int32_t> rank_of_;
   std::vector<std::int32_t> local_of_;

@@ -251,7 +251,9 @@ TEST(RoutingTables, TheVerdictWaitsForColumnsThatAnotherLaneSumsUp) {
     if (polls == 100) stage_complete(group, op, layout::Stage::kScanned, num_columns);
   });
   count_groups(group, op, params, intranode::RouteScratch(lane, params.routing.tables.shape));
-  ASSERT_TRUE(scan_columns(group, op, params));
+  intranode::announce_block(group, op, params.block, layout::kAccepted);
+  announce_dispatch(group, op, params);
+  scan_columns(group, op, params);
   ASSERT_TRUE(resolve(group, op, params, lane));
   EXPECT_EQ(VirtualExec::machine().num_polls, 100);
 }

@@ -24,14 +24,13 @@ void BulkModel::note(const std::string& misuse, int stage) {
   misuses_.push_back(misuse + ", stage " + std::to_string(stage));
 }
 
-void BulkModel::load(int stage, const std::byte* src, std::int64_t bytes) {
+void BulkModel::load(int stage, const primitives::RowParts& parts) {
   Stage& loaded = stage_at(stage);
   if (must_fence_acquired_) note("load without fence_acquired()", stage);
   if (loaded.state == StageState::kLoading) note("load into a stage that is loading", stage);
   if (loaded.num_unread > 0) note("load into a stage that stores still read", stage);
   loaded.state = StageState::kLoading;
-  loaded.src = src;
-  loaded.load_bytes = bytes;
+  loaded.parts = parts;
   std::fill(loaded.bytes.begin(), loaded.bytes.end(), kGarbage);
 }
 
@@ -39,15 +38,18 @@ void BulkModel::wait_loaded(int stage) {
   Stage& loaded = stage_at(stage);
   if (loaded.state == StageState::kEmpty) note("wait for a load that nobody started", stage);
   if (loaded.state != StageState::kLoading) return;
-  std::memcpy(loaded.bytes.data(), loaded.src, static_cast<std::size_t>(loaded.load_bytes));
+  const primitives::RowParts& parts = loaded.parts;
+  const auto tail = std::copy_n(parts.row, parts.row_bytes, loaded.bytes.begin());
+  std::copy_n(parts.tail, parts.tail_bytes, tail);
   loaded.state = StageState::kLoaded;
 }
 
-void BulkModel::store(std::byte* dst, int stage, std::int64_t bytes) {
+void BulkModel::store(std::byte* dst, int stage, primitives::StageSlice slice) {
   if (must_fence_acquired_) note("store without fence_acquired()", stage);
   if (stage_at(stage).state != StageState::kLoaded) note("store before wait_loaded()", stage);
   ++stage_at(stage).num_unread;
-  open_.stores.push_back({dst, stage, std::vector<std::byte>(static_cast<std::size_t>(bytes))});
+  open_.stores.push_back(
+      {dst, stage, slice.offset, std::vector<std::byte>(static_cast<std::size_t>(slice.bytes))});
   is_fenced_ = false;
 }
 
@@ -61,7 +63,7 @@ void BulkModel::read(Group& group) {
   group.is_read = true;
   for (Store& store : group.stores) {
     Stage& stage = stage_at(store.stage);
-    std::copy_n(stage.bytes.begin(), store.row.size(), store.row.begin());
+    std::copy_n(stage.bytes.begin() + store.offset, store.bytes.size(), store.bytes.begin());
     --stage.num_unread;
   }
 }
@@ -76,7 +78,7 @@ void BulkModel::wait_all() {
   wait_read(0);
   for (const Group& group : pending_) {
     for (const Store& store : group.stores) {
-      std::memcpy(store.dst, store.row.data(), store.row.size());
+      std::memcpy(store.dst, store.bytes.data(), store.bytes.size());
     }
   }
   pending_.clear();

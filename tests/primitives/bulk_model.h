@@ -17,9 +17,9 @@ class BulkModel {
  public:
   BulkModel(int num_stages, std::int64_t stage_bytes);
 
-  void load(int stage, const std::byte* src, std::int64_t bytes);
+  void load(int stage, const primitives::RowParts& parts);
   void wait_loaded(int stage);
-  void store(std::byte* dst, int stage, std::int64_t bytes);
+  void store(std::byte* dst, int stage, primitives::StageSlice slice);
   void commit();
   void wait_read(int num_pending);
   void wait_all();
@@ -39,15 +39,15 @@ class BulkModel {
   enum class StageState { kEmpty, kLoading, kLoaded };
   struct Stage {
     StageState state = StageState::kEmpty;
-    const std::byte* src = nullptr;
-    std::int64_t load_bytes = 0;
+    primitives::RowParts parts{};
     int num_unread = 0;  // stores that have not read it yet
     std::vector<std::byte> bytes{};
   };
   struct Store {
     std::byte* dst;
     int stage;
-    std::vector<std::byte> row;
+    std::int64_t offset;
+    std::vector<std::byte> bytes;
   };
   struct Group {
     std::vector<Store> stores{};
@@ -86,13 +86,13 @@ class ModelBulk {
 
   explicit ModelBulk(BulkModel& model) : model_(&model) {}
 
-  void load(int stage, const std::byte* src, std::int64_t bytes) {
-    model_->load(stage, src, bytes);
-  }
+  void load(int stage, const primitives::RowParts& parts) { model_->load(stage, parts); }
   void wait_loaded(int stage) {
     if constexpr (kFlaw != Flaw::kForgetsWaitLoaded) model_->wait_loaded(stage);
   }
-  void store(std::byte* dst, int stage, std::int64_t bytes) { model_->store(dst, stage, bytes); }
+  void store(std::byte* dst, int stage, primitives::StageSlice slice) {
+    model_->store(dst, stage, slice);
+  }
   void commit() {
     if constexpr (kFlaw != Flaw::kForgetsCommit) model_->commit();
   }

@@ -86,7 +86,12 @@ class Mover {
   }
 
   void load_next(primitives::RowPipe<Bulk>& pipe) {
-    pipe.load(num_loaded_, src_row(num_loaded_).data(), kRowBytes);
+    const std::byte* row = src_row(num_loaded_).data();
+    // A stage holds the same bytes whether or not a part of them is the tail.
+    pipe.load(num_loaded_, num_loaded_ % 2 == 0
+                               ? primitives::RowParts{row, kRowBytes}
+                               : primitives::RowParts{row, kBlockBytes, row + kBlockBytes,
+                                                      kRowBytes - kBlockBytes});
     ++num_loaded_;
   }
   void prefetch(primitives::RowPipe<Bulk>& pipe) {
@@ -97,7 +102,9 @@ class Mover {
   void move_row(primitives::RowPipe<Bulk>& pipe, std::int64_t row) {
     if (pipe.wait_front() != row) numbers_are_right_ = false;
     for (int i = 0; i < num_stores(row); ++i, ++num_stored_) {
-      pipe.store(dst_.data() + num_stored_ * kRowBytes, kRowBytes);
+      std::byte* dst = dst_.data() + num_stored_ * kRowBytes;
+      pipe.store(dst, {0, kBlockBytes});
+      pipe.store(dst + kBlockBytes, {kBlockBytes, kRowBytes - kBlockBytes});
     }
     pipe.retire();
     if ((row + 1) % work_.rows_per_drain != 0) return;
@@ -148,7 +155,7 @@ TEST(RowPipe, KeepsHalfOfTheStagesLoading) {
   primitives::RowPipe<ModelBulk<6>> pipe{ModelBulk<6>(model)};
   for (int loaded = 0; loaded < 3; ++loaded) {
     EXPECT_FALSE(pipe.is_full());
-    pipe.load(loaded, row.data(), kRowBytes);
+    pipe.load(loaded, {row.data(), kRowBytes});
   }
   EXPECT_TRUE(pipe.is_full());
 }
@@ -159,10 +166,10 @@ TEST(RowPipe, LeavesNoCopyUnderWayWhereALaneGivesUp) {
   BulkModel model(4, kRowBytes);
   {
     primitives::RowPipe<ModelBulk<4>> pipe{ModelBulk<4>(model)};
-    pipe.load(0, row.data(), kRowBytes);
-    pipe.load(1, row.data(), kRowBytes);
+    pipe.load(0, {row.data(), kRowBytes});
+    pipe.load(1, {row.data(), kRowBytes});
     pipe.wait_front();
-    pipe.store(place.data(), kRowBytes);
+    pipe.store(place.data(), {0, kRowBytes});
   }
   model.end();
   EXPECT_EQ(model.misuses(), std::vector<std::string>{});

@@ -70,6 +70,7 @@ EP_HOST_DEVICE bool resolve(G group,
     const std::int64_t num_columns = routing.shape().num_mask_columns();
     if (!stage_wait(group, op, layout::Stage::kScanned, num_columns)) return false;
   }
+  if (verdict != Verdict::kAccepted && params.is_fresh) clear_sizes(group, routing);
   publish_verdict(group, op, verdict);
   return true;
 }

@@ -215,6 +215,14 @@ EP_HOST_DEVICE void resolve_sizes(const primitives::OpContext<Exec>& op,
   Memory::store(routing.sizes() + static_cast<int>(layout::Size::kPairs), num_pairs);
 }
 
+/// Sizes of a dispatch that the ranks refused: no rows.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void clear_sizes(G group, const RoutingView<Exec>& routing) {
+  primitives::for_each_strided(group, layout::kNumSizes, [&](std::int64_t i) {
+    Exec::Memory::store(routing.sizes() + i, std::int64_t{0});
+  });
+}
+
 /// Capacities of all ranks, known once their blocks are.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void resolve_capacities(G group,

@@ -4,6 +4,7 @@
 
 #include "base/macros.h"
 #include "layout/control.h"
+#include "layout/report.h"
 #include "primitives/executor.h"
 
 #include <cstddef>
@@ -26,6 +27,10 @@ struct OpParams {
   /// Lanes of all roles and channels: the last one to leave finishes the operation.
   int num_lanes = 1;
   std::uint64_t timeout_ns = 0;
+  /// Where this rank's roles report refusals and faults; null: nowhere.
+  layout::OpReport* report = nullptr;
+  /// The host's own number of this call, for the report.
+  std::uint64_t call = 0;
   /// Host: rows are too many to be read from a cache.
   bool streams_rows = false;
 };
@@ -95,7 +100,17 @@ struct OpContext {
 
   /// False once any rank gave up: no lane may start another peer-visible side effect.
   EP_HOST_DEVICE bool may_proceed() const {
-    return Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0;
+    if (Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0)
+      return true;
+    report_failure();
+    return false;
+  }
+
+  /// The host learns that a lane of this rank gave up.
+  EP_HOST_DEVICE void report_failure() const {
+    // Relaxed: a hint to look at the fault record, whose own word orders its contents.
+    if (params->report != nullptr)
+      Memory::store_relaxed_sys(&params->report->has_failed, std::uint64_t{1});
   }
 
  private:

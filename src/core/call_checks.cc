@@ -147,7 +147,7 @@ Check check_sum_alignment(const Argument& argument, const GroupState& state) {
 
 Check check_location(const Argument& argument, const GroupState& state) {
   const ConstTensorView& view = argument.view;
-  if (state.engine().is_synchronous() || view.num_elems() == 0) return {};
+  if (state.engine().is_synchronous() || view.is_null() || view.num_elems() == 0) return {};
   if (state.pool().locate(view.data, 1)) return {};
   const Status status = state.engine().check_memory(view.data);
   if (status.ok()) return {};

@@ -62,7 +62,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool resolve_combine(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const CombineParams& params) {
-  announce_op(group, op, op.params->rejection);
+  announce_op(group, op, handle_rejection(op, params.routing));
   if (!await_ops(group, op)) return false;
   Verdict verdict = judge_ops(op);
   if (verdict == Verdict::kAccepted) {

@@ -10,9 +10,6 @@
 
 namespace ep::intranode {
 
-/// A rank's topk_idx held an invalid expert. Further reasons are the host's (core/rejection.h).
-inline constexpr std::uint32_t kRejectedTopkIdx = 1;
-
 /// Counts to every peer with the announcement of the operation, then everybody else's. False if the
 /// group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -20,7 +17,8 @@ EP_HOST_DEVICE bool exchange_counts(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const DispatchParams& params) {
   using Memory = typename Exec::Memory;
-  std::uint32_t rejection = op.params->rejection;
+  std::uint32_t rejection =
+      params.is_fresh ? op.params->rejection : handle_rejection(op, params.routing);
   if (rejection == layout::kAccepted && params.is_fresh) {
     const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
     if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);

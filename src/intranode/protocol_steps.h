@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/dispatch_params.h"
+#include "intranode/routing_view.h"
 #include "primitives/coop.h"
 #include "primitives/stage.h"
 #include "primitives/wait.h"
@@ -10,6 +11,19 @@
 #include <cstdint>
 
 namespace ep::intranode {
+
+/// Reasons of refusals that roles find; further ones are the host's (core/rejection.h). A rank's
+/// topk_idx held an invalid expert; the dispatch of a handle was refused.
+inline constexpr std::uint32_t kRejectedTopkIdx = 1;
+inline constexpr std::uint32_t kRejectedHandle = 2;
+
+/// The host's reason, or that of a handle: all ranks refuse what follows a refused dispatch.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE std::uint32_t handle_rejection(const primitives::OpContext<Exec>& op,
+                                              const RoutingParams& routing) {
+  if (op.params->rejection != layout::kAccepted) return op.params->rejection;
+  return RoutingView<Exec>(routing).is_refused() ? kRejectedHandle : layout::kAccepted;
+}
 
 /// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group
 /// wrote before.
@@ -125,6 +139,8 @@ enum class Outcome { kMove, kNothingToMove, kGaveUp };
 
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE Outcome await_verdict(G group, const primitives::OpContext<Exec>& op) {
+  // A launch that was queued behind a failed one finds that one's stages, which nobody reset.
+  if (!op.may_proceed()) return Outcome::kGaveUp;
   if (!stage_wait(group, op, layout::Stage::kResolved, 1)) return Outcome::kGaveUp;
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
   return verdict == Verdict::kAccepted ? Outcome::kMove : Outcome::kNothingToMove;

@@ -201,6 +201,11 @@ TEST_P(QueuedEngineCalls, ARefusalThatComesLateIsReturnedOnceByTheStatus) {
     const bool has_place = status.message().find("topk_idx[17,3]") != std::string::npos;
     rank.context.expect(has_place == is_faulty, "place: " + status.to_string());
     rank.context.expect_ok(rank.state.take_status(), "a second time");
+    rank.context.expect_ok(rank.combine(*output), "a combine of what was refused");
+    const Status of_combine = rank.state.take_status();
+    rank.context.expect(of_combine.code() == Errc::kInvalidArgument &&
+                            of_combine.message().find("handle") != std::string::npos,
+                        "combine: " + of_combine.to_string());
     rank.expect_a_good_round();
   });
 }

@@ -11,9 +11,12 @@
 namespace ep::core {
 namespace {
 
+std::int64_t used_bytes(const ExpertMap& map) {
+  return map.num_experts() * static_cast<std::int64_t>(sizeof(std::int32_t));
+}
+
 std::int64_t table_bytes(const ExpertMap& map) {
-  return layout::round_up(std::int64_t{map.num_experts()} * sizeof(std::int32_t),
-                          layout::kLineBytes);
+  return layout::round_up(used_bytes(map), layout::kLineBytes);
 }
 
 bool is_same(const ExpertMap& a, const ExpertMap& b) {
@@ -37,7 +40,7 @@ Result<std::shared_ptr<const ExpertTables>> ExpertTables::upload(
   std::shared_ptr<ExpertTables> tables(new ExpertTables(map));
   auto* rank_of = layout::array_at<std::int32_t>(block->data, 0);
   auto* local_of = layout::array_at<std::int32_t>(block->data, table_bytes(map));
-  const std::int64_t bytes = std::int64_t{map.num_experts()} * sizeof(std::int32_t);
+  const std::int64_t bytes = used_bytes(map);
   // From the copy of the map in `tables`, which a graph keeps.
   EP_TRY(engine.upload(rank_of, tables->map_.expert_to_rank().data(), bytes, stream));
   EP_TRY(engine.upload(local_of, tables->map_.expert_to_local().data(), bytes, stream));

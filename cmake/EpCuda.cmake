@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# CUDA objects. They prove that the role sources compile for the GPU; ep does not link them yet.
+# The CUDA part of ep: device objects, and the CUDA runtime that its host sources call.
 
 include(CheckLanguage)
 check_language(CUDA)
@@ -31,6 +31,11 @@ if(EP_WERROR)
     "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Werror all-warnings>")
 endif()
 
+find_package(CUDAToolkit REQUIRED)
+# EpConfig.cmake.in finds it again for a static ep.
+list(APPEND EP_PRIVATE_LIBRARIES CUDA::cudart_static)
+
+# All device objects: proves that the role sources compile for the GPU.
 add_custom_target(ep_cuda)
 
 function(ep_set_cuda_defaults target)

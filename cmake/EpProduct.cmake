@@ -53,8 +53,8 @@ function(ep_add_module)
   set_property(GLOBAL APPEND PROPERTY EP_MODULE_TARGETS ${target})
 endfunction()
 
-# ep_add_cuda_module(NAME name SOURCES file.cu ...): the device objects of src/NAME,
-# target ep_NAME_cuda; nothing without EP_WITH_CUDA.
+# ep_add_cuda_module(NAME name SOURCES file.cu ...): the device objects of src/NAME, target
+# ep_NAME_cuda and part of ep; nothing without EP_WITH_CUDA.
 function(ep_add_cuda_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
   if(NOT EP_WITH_CUDA)
@@ -65,6 +65,7 @@ function(ep_add_cuda_module)
   ep_set_cuda_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
   set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${EP_PTXAS_LAUNCHER}")
+  set_property(GLOBAL APPEND PROPERTY EP_MODULE_TARGETS ${target})
 endfunction()
 
 # Hands the objects of all modules to the product. TARGET_OBJECTS, not a link: an exported static

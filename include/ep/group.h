@@ -24,7 +24,9 @@ class GroupState;
 ///
 /// After kPeerTimeout, kFabric or kAborted the group stays failed and every later call returns
 /// kAborted with the first failure. kInvalidArgument leaves it usable. Destruction is local, never
-/// collective, and safe in any order.
+/// collective, and safe in any order; on CUDA it waits for the last operation.
+///
+/// A CUDA group belongs to the device that is current when create() is called.
 class EP_API Group {
  public:
   /// Collective: all ranks of `bootstrap`, which is not used after the call. Agrees on the
@@ -49,7 +51,8 @@ class EP_API Group {
   /// (a peer did not map new memory).
   Result<Tensor> allocate(DType dtype, std::initializer_list<std::int64_t> shape);
 
-  /// Grows the pool so that a block of `bytes` can be allocated without growing again. Local, but
+  /// Grows the pool so that a block of `bytes` can be allocated without growing again: what a
+  /// captured call takes must be there before. Local, but
   /// waits until every peer has mapped the new segment. Errors as allocate.
   Status reserve(std::int64_t bytes);
 
@@ -58,7 +61,9 @@ class EP_API Group {
   /// Segments allocated since creation: constant in a steady state.
   int num_segments() const;
 
-  /// The first failure, ok if none.
+  /// The group's first failure. Else, once, why the ranks refused an operation whose call had
+  /// returned before that was known (CUDA); of several the last. Never waits: an operation that is
+  /// still queued has no status yet.
   Status status() const;
 
   /// For the operations in moe.h.

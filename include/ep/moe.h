@@ -92,7 +92,7 @@ struct DispatchOptions {
   ExpertMap experts{};
   /// Static number of rows of the outputs. Rows whose final index is >= capacity are dropped on all
   /// ranks alike and skipped by combine and backward. Without it the sizes are exact, at the price
-  /// of one wait for the counts.
+  /// of one wait for the counts; a captured stream needs it.
   std::optional<std::int64_t> capacity{};
   CopyWay copy_way = CopyWay::kAuto;
   std::optional<int> num_sms{};
@@ -100,7 +100,8 @@ struct DispatchOptions {
   DispatchBuffers out{};
 };
 
-/// What this rank received. On the host all of it can be read when dispatch returns.
+/// What this rank received. On the host all of it can be read when dispatch returns; on CUDA behind
+/// it on the stream.
 struct DispatchOutput {
   /// [N, H].
   Tensor x{};
@@ -128,7 +129,9 @@ struct DispatchOutput {
 /// are summed in k order.
 ///
 /// Errors: kInvalidArgument naming argument and value (on all ranks, the others name the rank at
-/// fault; no row is sent), kUnsupported, kOutOfMemory, kPeerTimeout, kAborted.
+/// fault; no row is sent), kUnsupported, kOutOfMemory, kPeerTimeout, kAborted. On CUDA an operation
+/// that is only queued when the call returns reports through Group::status(); `sizes` of a refused
+/// one are {0, 0, 0}.
 EP_API Result<DispatchOutput> dispatch(Group& group,
                                        const DispatchInput& input,
                                        const DispatchOptions& options = {});
@@ -156,7 +159,8 @@ struct CombineOptions {
   CombineWay way = CombineWay::kAuto;
   std::optional<int> num_sms{};
   Stream stream{};
-  /// Optional [T, H] output, contiguous rows, anywhere in host memory; must not overlap the inputs.
+  /// Optional [T, H] output, contiguous rows, anywhere in the group's kind of memory; must not
+  /// overlap the inputs.
   TensorView out{};
 };
 

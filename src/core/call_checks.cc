@@ -34,6 +34,21 @@ Extent extent_of(const ConstTensorView& view) {
   return {begin, begin + (last + 1) * size_of(view.dtype)};
 }
 
+Check check_row_alignment(const Argument& argument) {
+  const ConstTensorView& view = argument.view;
+  const std::int64_t stride_bytes = view.stride(0) * size_of(view.dtype);
+  if (view.size(0) > 0 && !is_aligned(view.data)) {
+    return refuse(argument.reason, argument.name,
+                  to_string(view) + ": data is not aligned to 16 bytes");
+  }
+  if (view.size(0) > 1 && stride_bytes % kRowAlignment != 0) {
+    return refuse(argument.reason, argument.name,
+                  to_string(view) + ": rows are " + std::to_string(stride_bytes) +
+                      " bytes apart, which is not a multiple of 16");
+  }
+  return {};
+}
+
 Check check_buffer(const char* name, const Tensor& tensor, const GroupState& state) {
   if (!tensor) return {};
   const TensorView& view = tensor.view();
@@ -122,17 +137,23 @@ Check check_rows(const Argument& argument, std::int64_t max_row_bytes) {
                   to_string(view) + ": a row has " + std::to_string(bytes) +
                       " bytes, but max_hidden_bytes = " + std::to_string(max_row_bytes));
   }
-  const std::int64_t stride_bytes = view.stride(0) * size_of(view.dtype);
-  if (view.size(0) > 0 && !is_aligned(view.data)) {
-    return refuse(argument.reason, argument.name,
-                  to_string(view) + ": data is not aligned to 16 bytes");
-  }
-  if (view.size(0) > 1 && stride_bytes % kRowAlignment != 0) {
-    return refuse(argument.reason, argument.name,
-                  to_string(view) + ": rows are " + std::to_string(stride_bytes) +
-                      " bytes apart, which is not a multiple of 16");
-  }
-  return {};
+  return check_row_alignment(argument);
+}
+
+Check check_sum_alignment(const Argument& argument, const GroupState& state) {
+  if (!state.engine().needs_aligned_sums() || argument.view.is_null()) return {};
+  return check_row_alignment(argument);
+}
+
+Check check_location(const Argument& argument, const GroupState& state) {
+  const ConstTensorView& view = argument.view;
+  if (state.engine().is_synchronous() || view.is_null() || view.num_elems() == 0) return {};
+  if (state.pool().locate(view.data, 1)) return {};
+  const Status status = state.engine().check_memory(view.data);
+  if (status.ok()) return {};
+  return Refusal{argument.reason,
+                 Status(status.code(), std::string(argument.name) + ": " + to_string(view) + " " +
+                                           status.message())};
 }
 
 Check check_reducible_rows(const Argument& argument, std::int64_t max_row_bytes) {
@@ -184,11 +205,6 @@ Check check_handle(const DispatchHandle& handle, const GroupState& state) {
   if (handle.is_null()) return refuse(Rejection::kHandle, "handle", "is null");
   if (handle.routing().belongs_to(state)) return {};
   return refuse(Rejection::kHandle, "handle", "belongs to another group");
-}
-
-Check check_stream(Stream stream) {
-  if (stream.handle == nullptr) return {};
-  return refuse(Rejection::kStream, "stream", "must be empty: this is a host group");
 }
 
 Check check_num_sms(const std::optional<int>& num_sms) {

@@ -51,6 +51,11 @@ Check check_dtype(const Argument& argument, DType wanted);
 Check check_rows(const Argument& argument, std::int64_t max_row_bytes);
 /// Rows that combine can reduce.
 Check check_reducible_rows(const Argument& argument, std::int64_t max_row_bytes);
+/// Memory that the group's engine can reach. Costs a call of the driver for what lies outside the
+/// arena.
+Check check_location(const Argument& argument, const GroupState& state);
+/// Rows aligned to 16 bytes where the engine needs that also of a bias and a caller's output.
+Check check_sum_alignment(const Argument& argument, const GroupState& state);
 /// Elements of a row next to each other.
 Check check_unit_stride(const Argument& argument);
 /// An output: contiguous rows that do not overlap.
@@ -63,7 +68,6 @@ Check check_topk_idx(const Argument& argument, const GroupState& state, std::int
 /// Optional [T, K] fp32.
 Check check_topk_weights(const Argument& argument, std::int64_t num_tokens, int topk);
 Check check_handle(const DispatchHandle& handle, const GroupState& state);
-Check check_stream(Stream stream);
 Check check_num_sms(const std::optional<int>& num_sms);
 /// Caller-given outputs: from this group, contiguous, one row count, not overlapping.
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state);

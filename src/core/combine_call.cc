@@ -3,7 +3,6 @@
 #include "core/combine_call.h"
 
 #include "base/check.h"
-#include "intranode/host.h"
 
 #include <algorithm>
 #include <string>
@@ -29,7 +28,7 @@ Check CombineCall::check_rows_and_bias() const {
                       is_backward ? "grad_x" : "rows", input.rows};
   if (Check check = check_reducible_rows(rows, call_.state().config().max_hidden_bytes))
     return check;
-  const std::int64_t num_rows = routing().size(layout::Size::kRows);
+  const std::int64_t num_rows = routing().least_rows();
   if (input.rows.size(0) < num_rows) {
     return refuse(rows.reason, rows.name,
                   to_string(input.rows) + ": the handle's dispatch has " +
@@ -38,7 +37,8 @@ Check CombineCall::check_rows_and_bias() const {
   if (input.bias.is_null()) return {};
   const Argument bias{Rejection::kBias, "bias", input.bias};
   return first_of({check_matrix(bias, {num_tokens(), input.rows.size(1)}),
-                   check_dtype(bias, input.rows.dtype), check_unit_stride(bias)});
+                   check_dtype(bias, input.rows.dtype), check_unit_stride(bias),
+                   check_sum_alignment(bias, call_.state())});
 }
 
 Check CombineCall::check_weights() const {
@@ -58,8 +58,7 @@ Check CombineCall::check_gradient() const {
   if (Check check = check_dtype(gradient, DType::kFp32)) return check;
   const ConstTensorView& view = gradient.view;
   const int num_dims = routing().has_expert_rows() ? 1 : 2;
-  const bool is_right_shape = view.num_dims == num_dims &&
-                              view.size(0) >= routing().size(layout::Size::kRows) &&
+  const bool is_right_shape = view.num_dims == num_dims && view.size(0) >= routing().least_rows() &&
                               (num_dims == 1 || view.size(1) == routing().spec().topk);
   const bool is_contiguous =
       view.stride(num_dims - 1) == 1 && (num_dims == 1 || view.stride(0) == view.size(1));
@@ -78,18 +77,34 @@ Check CombineCall::check_out() const {
     return check;
   }
   return first_of({check_unit_stride(out), check_output_rows(out), check_disjoint(out, rows),
-                   check_disjoint(out, request_.input.bias)});
+                   check_disjoint(out, request_.input.bias),
+                   check_sum_alignment(out, call_.state())});
+}
+
+Check CombineCall::check_locations() const {
+  const GroupState& state = call_.state();
+  if (state.engine().is_synchronous()) return {};
+  const CombineInput& input = request_.input;
+  return first_of({
+      check_location({Rejection::kRows, "rows", input.rows}, state),
+      check_location({Rejection::kTopkWeights, "topk_weights", input.topk_weights}, state),
+      check_location({Rejection::kBias, "bias", input.bias}, state),
+      check_location({Rejection::kGradient, "grad_topk_weights", request_.grad_topk_weights},
+                     state),
+      check_location({Rejection::kOutputs, "out", request_.options.out}, state),
+  });
 }
 
 Check CombineCall::check() const {
   const GroupState& state = call_.state();
   const CombineOptions& options = request_.options;
-  if (Check check = first_of({check_handle(request_.handle, state), check_stream(options.stream),
-                              check_num_sms(options.num_sms)})) {
+  if (Check check =
+          first_of({check_handle(request_.handle, state), check_num_sms(options.num_sms)})) {
     return check;
   }
   if (Check check = check_rows_and_bias()) return check;
-  return first_of({check_weights(), check_gradient(), check_out()});
+  if (Check check = first_of({check_weights(), check_gradient(), check_out()})) return check;
+  return check_locations();
 }
 
 void CombineCall::announce() {
@@ -183,16 +198,19 @@ intranode::CombineParams CombineCall::params() const {
 Result<CombineResult> CombineCall::run() {
   GroupState& state = call_.state();
   EP_TRY(state.check_usable());
+  const Turn turn(state.engine(), stream());
+  if (!turn.status().ok()) return call_.refuse({Rejection::kStream, turn.status()});
   if (const Check check = this->check()) return call_.refuse(*check);
   if (const Status status = allocate(); !status.ok())
     return call_.refuse({Rejection::kMemory, status});
   announce();
+  routing().retain(state.engine());
   const intranode::CombineParams params = this->params();
   result_.output.staged = params.is_staged;
   const OpShape shape{state.num_ranks(), num_tokens(), params.rows.row_bytes,
                       routing().spec().topk};
-  intranode::launch_combine(state.launcher(), params,
-                            state.num_channels(request_.options.num_sms, shape));
+  EP_TRY(
+      state.engine().launch(params, state.num_channels(request_.options.num_sms, shape), stream()));
   EP_TRY(call_.conclude());
   return result_;
 }

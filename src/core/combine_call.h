@@ -38,12 +38,14 @@ class CombineCall {
   bool is_weighted() const { return !request_.input.topk_weights.is_null(); }
   bool has_gradient() const { return !request_.grad_topk_weights.is_null(); }
   bool is_pushing() const { return request_.options.way == CombineWay::kPush; }
+  Stream stream() const { return request_.options.stream; }
 
   Check check() const;
   Check check_rows_and_bias() const;
   Check check_weights() const;
   Check check_gradient() const;
   Check check_out() const;
+  Check check_locations() const;
   void announce();
   /// Output, and the arena copies of what peers read.
   Status allocate();

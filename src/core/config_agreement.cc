@@ -87,6 +87,7 @@ Status agree_on_config(Bootstrap& bootstrap, const Result<ResolvedConfig>& local
 
 Status agree_on_outcome(Bootstrap& bootstrap,
                         const Status& local,
+                        const char* step,
                         std::chrono::milliseconds timeout) {
   const std::byte is_ok{static_cast<unsigned char>(local.ok() ? 1 : 0)};
   const Result<std::vector<Bootstrap::Bytes>> all = bootstrap.all_gather({&is_ok, 1}, timeout);
@@ -94,8 +95,7 @@ Status agree_on_outcome(Bootstrap& bootstrap,
   EP_TRY(all);
   for (std::size_t rank = 0; rank < all->size(); ++rank) {
     if ((*all)[rank] == Bootstrap::Bytes{std::byte{1}}) continue;
-    return Status(Errc::kFabric,
-                  "group: rank " + std::to_string(rank) + " could not reserve its pool")
+    return Status(Errc::kFabric, "group: rank " + std::to_string(rank) + " could not " + step)
         .set_peer(static_cast<int>(rank));
   }
   return Status();

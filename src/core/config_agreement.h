@@ -14,10 +14,12 @@ namespace ep::core {
 /// field, the ranks and both values.
 Status agree_on_config(Bootstrap& bootstrap, const Result<ResolvedConfig>& local);
 
-/// Collective, the end of create(): kFabric on every rank if any rank's `local` is not ok, which
-/// returns its own. No rank goes on, or away, before all have come this far.
+/// Collective: kFabric on every rank if any rank's `local` is not ok, which returns its own. No
+/// rank goes on, or away, before all have come this far. `step` ends the sentence "rank 3 could
+/// not".
 Status agree_on_outcome(Bootstrap& bootstrap,
                         const Status& local,
+                        const char* step,
                         std::chrono::milliseconds timeout);
 
 }  // namespace ep::core

@@ -3,7 +3,6 @@
 #include "core/dispatch_call.h"
 
 #include "base/check.h"
-#include "intranode/host.h"
 
 #include <algorithm>
 #include <limits>
@@ -29,6 +28,18 @@ void announce_tensor(layout::BlockAnnouncement& block,
 }
 
 std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
+
+/// Element `at` of an integer tensor in the engine's memory.
+Result<std::int64_t> read_int(Engine& engine, const ConstTensorView& view, std::int64_t at) {
+  if (view.dtype == DType::kInt64) {
+    std::int64_t value = 0;
+    EP_TRY(engine.read(&value, static_cast<const std::int64_t*>(view.data) + at, sizeof(value)));
+    return value;
+  }
+  std::int32_t value = 0;
+  EP_TRY(engine.read(&value, static_cast<const std::int32_t*>(view.data) + at, sizeof(value)));
+  return std::int64_t{value};
+}
 
 }  // namespace
 
@@ -73,7 +84,21 @@ Check DispatchCall::check() const {
   }
   if (Check check = is_fresh() ? check_fresh() : check_cached()) return check;
   const DispatchOptions& options = request_.options;
-  return first_of({check_stream(options.stream), check_num_sms(options.num_sms), check_outputs()});
+  if (Check check = first_of({check_num_sms(options.num_sms), check_outputs()})) return check;
+  return check_locations();
+}
+
+Check DispatchCall::check_locations() const {
+  const GroupState& state = call_.state();
+  if (state.engine().is_synchronous()) return {};
+  const DispatchInput& input = request_.input;
+  return first_of({
+      check_location({Rejection::kX, is_backward() ? "grad_out" : "x", input.x}, state),
+      check_location({Rejection::kScales, "scales", input.scales}, state),
+      check_location({Rejection::kTopkIdx, "topk_idx", input.topk_idx}, state),
+      check_location({Rejection::kTopkWeights, "topk_weights", input.topk_weights}, state),
+      check_location({Rejection::kRows, "rows", request_.expert_rows}, state),
+  });
 }
 
 Check DispatchCall::check_fresh() const {
@@ -100,10 +125,18 @@ Check DispatchCall::check_fresh() const {
                       " ranks, but max_experts = " + std::to_string(state.config().max_experts) +
                       " and the group has " + std::to_string(state.num_ranks()) + " ranks");
   }
-  if (options.capacity && (*options.capacity < 0 || *options.capacity > kMaxCapacity)) {
-    return refuse(
-        Rejection::kCapacity, "capacity",
-        std::to_string(*options.capacity) + ", need 0 to " + std::to_string(kMaxCapacity));
+  return check_capacity();
+}
+
+Check DispatchCall::check_capacity() const {
+  const std::optional<std::int64_t>& of_options = request_.options.capacity;
+  if (of_options && (*of_options < 0 || *of_options > kMaxCapacity)) {
+    return refuse(Rejection::kCapacity, "capacity",
+                  std::to_string(*of_options) + ", need 0 to " + std::to_string(kMaxCapacity));
+  }
+  if (!capacity() && call_.state().engine().is_capturing()) {
+    return refuse(Rejection::kCapacity, "capacity",
+                  "is needed under stream capture, or given outputs: exact sizes take a wait");
   }
   return {};
 }
@@ -147,14 +180,12 @@ Check DispatchCall::check_expert_rows() const {
                               check_dtype(rows, request_.input.x.dtype)})) {
     return check;
   }
-  if (rows.view.size(0) >= routing.size(layout::Size::kRows) &&
-      rows.view.size(1) == request_.input.x.size(1)) {
+  if (rows.view.size(0) >= routing.least_rows() && rows.view.size(1) == request_.input.x.size(1)) {
     return {};
   }
   return refuse(Rejection::kRows, rows.name,
-                to_string(rows.view) + ", need at least [" +
-                    std::to_string(routing.size(layout::Size::kRows)) + ", " +
-                    std::to_string(request_.input.x.size(1)) + "]");
+                to_string(rows.view) + ", need at least [" + std::to_string(routing.least_rows()) +
+                    ", " + std::to_string(request_.input.x.size(1)) + "]");
 }
 
 Check DispatchCall::check_output(Rejection reason,
@@ -247,9 +278,11 @@ intranode::DispatchParams DispatchCall::base_params() const {
 Status DispatchCall::count() {
   intranode::DispatchParams params = base_params();
   params.has_moves = false;
-  intranode::launch_dispatch(call_.state().launcher(), params, num_channels_);
+  Engine& engine = call_.state().engine();
+  EP_TRY(engine.launch(params, num_channels_, stream()));
   is_counted_ = true;
-  return conclude();
+  EP_TRY(explain(call_.settle(stream())));
+  return routing_->learn_sizes(engine);
 }
 
 Status DispatchCall::allocate_output(Tensor& output,
@@ -292,6 +325,7 @@ Status DispatchCall::allocate(std::int64_t num_rows) {
   }
   if (returns_gradient()) EP_TRY(allocate_gradient());
   if (!is_fresh()) return Status();
+  routing_->set_capacity(num_rows);
   const std::int64_t max_pairs = state.config().max_tokens * state.num_ranks();
   const std::int64_t num_pairs = is_counted_ ? routing_->size(layout::Size::kPairs) : max_pairs;
   return routing_->allocate_records(state, routing_->has_expert_rows() ? num_pairs : num_rows);
@@ -301,8 +335,9 @@ Status DispatchCall::allocate_gradient() {
   EP_TRY_ASSIGN(gradient_,
                 call_.state().allocate(DType::kFp32, {num_tokens(), routing_->spec().topk}));
   // Owners write the values of rows that exist; -1 and dropped rows have gradient 0.
-  std::fill_n(gradient_.data<float>(), gradient_.view().num_elems(), 0.0F);
-  return Status();
+  const TensorView& view = gradient_.view();
+  return call_.state().engine().fill_zero(view.data, view.num_elems() * size_of(view.dtype),
+                                          stream());
 }
 
 Status DispatchCall::move(std::uint32_t block_rejection) {
@@ -319,15 +354,14 @@ Status DispatchCall::move(std::uint32_t block_rejection) {
     announce_tensor(params.block, layout::Section::kSideValues, gradient_, pool);
     routing_->announce_records(params.block);
   }
-  intranode::launch_dispatch(call_.state().launcher(), params, num_channels_);
-  return conclude();
+  EP_TRY(call_.state().engine().launch(params, num_channels_, stream()));
+  return explain(call_.conclude());
 }
 
-Status DispatchCall::conclude() const {
-  Status status = call_.conclude();
+Status DispatchCall::explain(const Status& status) const {
   if (status.code() != Errc::kInvalidArgument || status.peer() != call_.state().rank())
     return status;
-  const std::uint64_t rejected = call_.state().local().rejected_position.value;
+  const std::uint64_t rejected = call_.state().engine().report().rejected;
   if (!is_fresh() || rejected == 0) return status;
   const std::uint64_t position = ~rejected;
   const std::int64_t topk = routing_->spec().topk;
@@ -335,19 +369,17 @@ Status DispatchCall::conclude() const {
   const auto k = static_cast<std::int64_t>(position) % topk;
   const ConstTensorView& idx = request_.input.topk_idx;
   const std::int64_t at = token * idx.stride(0) + k * idx.stride(1);
-  const std::int64_t value = idx.dtype == DType::kInt64
-                                 ? static_cast<const std::int64_t*>(idx.data)[at]
-                                 : static_cast<const std::int32_t*>(idx.data)[at];
+  EP_TRY_ASSIGN(const std::int64_t value, read_int(call_.state().engine(), idx, at));
   return Status(Errc::kInvalidArgument,
-                "dispatch, epoch " + std::to_string(call_.epoch()) + ", rank " +
-                    std::to_string(call_.state().rank()) + ": topk_idx[" + std::to_string(token) +
-                    "," + std::to_string(k) + "] = " + std::to_string(value) +
-                    ", but num_experts = " +
+                call_.where() + "topk_idx[" + std::to_string(token) + "," + std::to_string(k) +
+                    "] = " + std::to_string(value) + ", but num_experts = " +
                     std::to_string(routing_->spec().experts.num_experts()) + " (-1 = no expert)");
 }
 
-DispatchOutput DispatchCall::output() const {
-  DispatchOutput output = output_;
+Result<DispatchOutput> DispatchCall::output() {
+  Engine& engine = call_.state().engine();
+  if (engine.is_synchronous()) EP_TRY(routing_->learn_sizes(engine));
+  DispatchOutput output = std::move(output_);
   output.expert_counts = routing_->expert_counts();
   output.expert_offsets = routing_->expert_offsets();
   output.sizes = routing_->sizes();
@@ -358,6 +390,7 @@ DispatchOutput DispatchCall::output() const {
 Status DispatchCall::prepare_routing() {
   if (!is_fresh()) {
     routing_ = request_.handle.shared_routing();
+    routing_->retain(call_.state().engine());
     return Status();
   }
   const DispatchOptions& options = request_.options;
@@ -373,7 +406,8 @@ Status DispatchCall::prepare_routing() {
                                  .experts = experts(),
                                  .idx_dtype = idx.dtype,
                                  .num_tokens = num_tokens(),
-                                 .topk = static_cast<int>(idx.size(1))}));
+                                 .topk = static_cast<int>(idx.size(1))},
+                                stream()));
   return Status();
 }
 
@@ -394,6 +428,8 @@ Status DispatchCall::run_exact() {
 Result<DispatchOutput> DispatchCall::run() {
   GroupState& state = call_.state();
   EP_TRY(state.check_usable());
+  const Turn turn(state.engine(), stream());
+  if (!turn.status().ok()) return call_.refuse({Rejection::kStream, turn.status()});
   if (const Check check = this->check()) return call_.refuse(*check);
   if (const Status memory = prepare_routing(); !memory.ok())
     return call_.refuse({Rejection::kMemory, memory});

@@ -32,11 +32,14 @@ class DispatchCall {
   bool is_backward() const { return request_.kind == layout::OpKind::kCombineBackward; }
   bool returns_gradient() const { return !request_.expert_rows.is_null(); }
   std::int64_t num_tokens() const { return request_.input.x.size(0); }
+  Stream stream() const { return request_.options.stream; }
 
   Check check() const;
   Check check_fresh() const;
   Check check_cached() const;
   Check check_expert_rows() const;
+  Check check_locations() const;
+  Check check_capacity() const;
   Check check_outputs() const;
   Check check_output(Rejection reason,
                      const char* name,
@@ -57,12 +60,13 @@ class DispatchCall {
   Status allocate_gradient();
   Status allocate_output(Tensor& output, const Tensor& given, const TensorView& wanted);
   Status move(std::uint32_t block_rejection);
-  Status conclude() const;
+  /// A refusal with the value of topk_idx that this rank was refused for.
+  Status explain(const Status& status) const;
   /// Outputs of a size that is known before the call.
   Status run_fixed(std::int64_t num_rows);
   /// Counts first.
   Status run_exact();
-  DispatchOutput output() const;
+  Result<DispatchOutput> output();
 
   OpCall call_;
   DispatchRequest request_;

@@ -2,6 +2,7 @@
 // Messages for faults and refusals.
 #include "core/fault_status.h"
 
+#include "base/check.h"
 #include "core/rejection.h"
 #include "primitives/memory.h"
 #include "primitives/relax.h"
@@ -85,13 +86,20 @@ const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64
          std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
 }
 
+/// One word of the control region.
+template <class Word>
+Result<Word> read_word(Engine& engine, const Word* address) {
+  Word word{};
+  EP_TRY(engine.read(&word, address, sizeof(word)));
+  return word;
+}
+
 /// ", missing ranks: 2, 3": those whose announcement of the operation is not here.
 std::string missing_text(const GroupState& state, std::uint64_t epoch) {
   std::string text;
   for (int rank = 0; rank < state.num_ranks(); ++rank) {
-    const std::uint64_t head =
-        HostMemory::load_relaxed_sys(&announcements(state, epoch)[rank].head);
-    if (layout::tag_in(head) == layout::tag_of(epoch)) continue;
+    const auto head = read_word(state.engine(), &announcements(state, epoch)[rank].head);
+    if (!head.ok() || layout::tag_in(*head) == layout::tag_of(epoch)) continue;
     text += (text.empty() ? "; ranks that have not called: " : ", ") + std::to_string(rank);
   }
   return text;
@@ -113,6 +121,21 @@ std::string fault_text(const GroupState& state, const layout::FaultRecord& fault
   return text + missing_text(state, fault.epoch);
 }
 
+Status record_status(const GroupState& state, const layout::FaultRecord* record) {
+  layout::FaultRecord fault;
+  EP_TRY(state.engine().read(&fault, record, sizeof(fault)));
+  return Status(Errc::kPeerTimeout, fault_text(state, fault)).set_peer(fault.peer);
+}
+
+/// ": [17,3], num_experts = 256": where this rank's topk_idx is wrong; empty if it is not.
+std::string place_text(const layout::OpReport& report, int rank) {
+  if (report.refuser != rank || report.rejected == 0 || report.topk == 0) return "";
+  const std::uint64_t position = ~report.rejected;
+  return "[" + std::to_string(position / report.topk) + "," +
+         std::to_string(position % report.topk) +
+         "], num_experts = " + std::to_string(report.num_experts);
+}
+
 }  // namespace
 
 const char* name_of(layout::OpKind kind) {
@@ -132,50 +155,44 @@ const char* name_of(layout::OpKind kind) {
 }
 
 Status fault_status(const GroupState& state) {
+  Engine& engine = state.engine();
+  if (!engine.is_synchronous() && HostMemory::load_relaxed_sys(&engine.report().has_failed) == 0) {
+    return Status();
+  }
   const auto* fault = state.control<layout::FaultRecord>(state.layout().fault);
   const auto* abort = state.control<layout::Counter>(state.layout().abort);
   // A record is claimed before the abort word is set; whoever writes it needs only a moment, unless
   // it dies in that moment.
   constexpr int kMaxPolls = 4'000;
+  constexpr std::uint32_t kComplete = 2;
   for (int polls = 1; polls < kMaxPolls; ++polls) {
-    // [sync:fault] acquire: the record. Released in spread_fault.
-    if (HostMemory::load_acquire_sys(&fault->claimed) == 2) {
-      return Status(Errc::kPeerTimeout, fault_text(state, *fault)).set_peer(fault->peer);
-    }
-    if (HostMemory::load_relaxed_sys(&abort->value) == 0) return Status();
+    // HostEngine::read acquires the word; a copy by a device comes behind the system-scope release.
+    EP_TRY_ASSIGN(const std::uint32_t claimed, read_word(engine, &fault->claimed));
+    if (claimed == kComplete) return record_status(state, fault);
+    EP_TRY_ASSIGN(const std::uint64_t is_aborted, read_word(engine, &abort->value));
+    if (is_aborted == 0) return Status();
     primitives::back_off(polls);
   }
   return Status(Errc::kAborted, "a peer gave up and its report has not arrived");
 }
 
-Status rejection_status(const GroupState& state, layout::OpKind kind, std::uint64_t epoch) {
-  const layout::OpAnnouncement* ops = announcements(state, epoch);
-  const std::string prefix = std::string(name_of(kind)) + ", epoch " + std::to_string(epoch) + ": ";
-  const auto* blocks = state.control<layout::BlockAnnouncement>(state.layout().blocks) +
-                       std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
-  for (int rank = 0; rank < state.num_ranks(); ++rank) {
-    const std::uint32_t op_status = layout::value_in(ops[rank].head);
-    const bool has_block = layout::tag_in(blocks[rank].head) == layout::tag_of(epoch);
-    const std::uint32_t status = op_status != layout::kAccepted || !has_block
-                                     ? op_status
-                                     : layout::value_in(blocks[rank].head);
-    if (status == layout::kAccepted) continue;
-    const bool is_memory = status == static_cast<std::uint32_t>(Rejection::kMemory);
-    return Status(is_memory ? Errc::kOutOfMemory : Errc::kInvalidArgument,
-                  prefix + "rank " + std::to_string(rank) + " refused its call (" +
-                      name_of(static_cast<Rejection>(status)) + "); no row was sent")
-        .set_peer(rank);
+Status rejection_status(const layout::OpReport& report, int rank) {
+  const std::string prefix = std::string(name_of(static_cast<layout::OpKind>(report.kind))) +
+                             ", epoch " + std::to_string(report.refused_epoch) + ": ";
+  if (report.refuser >= 0) {
+    const auto reason = static_cast<Rejection>(report.reason);
+    return Status(reason == Rejection::kMemory ? Errc::kOutOfMemory : Errc::kInvalidArgument,
+                  prefix + "rank " + std::to_string(report.refuser) + " refused its call (" +
+                      name_of(reason) + place_text(report, rank) + "); no row was sent")
+        .set_peer(report.refuser);
   }
   for (const FieldName& entry : kFieldNames) {
-    for (int rank = 1; rank < state.num_ranks(); ++rank) {
-      const std::uint32_t first = ops[0][entry.field];
-      const std::uint32_t other = ops[rank][entry.field];
-      if (first == other) continue;
-      return Status(Errc::kInvalidArgument,
-                    prefix + entry.name + " differs: rank 0 has " + value_text(entry.field, first) +
-                        ", rank " + std::to_string(rank) + " has " +
-                        value_text(entry.field, other) + "; no row was sent");
-    }
+    if (static_cast<int>(entry.field) != report.field) continue;
+    return Status(Errc::kInvalidArgument,
+                  prefix + entry.name + " differs: rank 0 has " +
+                      value_text(entry.field, report.value_of_first) + ", rank " +
+                      std::to_string(report.differing_rank) + " has " +
+                      value_text(entry.field, report.value_of_differing) + "; no row was sent");
   }
   return Status(Errc::kInternal, prefix + "refused without a reason");
 }

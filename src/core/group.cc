@@ -3,8 +3,10 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "core/config_agreement.h"
-#include "core/fault_status.h"
+#include "core/cuda_backend.h"
 #include "core/group_state.h"
+#include "core/host_engine.h"
+#include "fabric/host/arena.h"
 #include "primitives/row_reducer.h"
 
 #include <ep/group.h>
@@ -20,7 +22,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 constexpr int kMaxRingSlots = 64;
-constexpr std::int64_t kPoolGrowthBytes = 64 << 20;
 // Offsets of rows are 64-bit; their numbers travel as 32-bit words.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 28;
 constexpr std::int64_t kMaxHiddenBytes = std::int64_t{1} << 24;
@@ -84,7 +85,7 @@ Status check_experts(const GroupConfig& config, int num_ranks) {
 }
 
 Status check_supported(const GroupConfig& config, int num_ranks) {
-  if (config.backend != Backend::kHost) {
+  if (config.backend != Backend::kHost && !has_cuda_backend()) {
     return Status(Errc::kUnsupported, "group: the CUDA backend is not available in this build");
   }
   if (config.lsa_size.value_or(num_ranks) < num_ranks) {
@@ -93,6 +94,24 @@ Status check_supported(const GroupConfig& config, int num_ranks) {
                       std::to_string(num_ranks) +
                       " ranks needs the internode path, which is not available in this build");
   }
+  return Status();
+}
+
+/// Collective.
+Status make_host_parts(Bootstrap& bootstrap, std::int64_t control_bytes, GroupState::Parts& parts) {
+  const base::Deadline deadline = base::Deadline::after(parts.config.timeout);
+  EP_TRY_ASSIGN(parts.arena, fabric::HostArena::create(bootstrap, control_bytes, deadline));
+  parts.engine = std::make_unique<HostEngine>();
+  return Status();
+}
+
+/// Collective. No rank waits for the arena of one that cannot use its GPU.
+Status make_cuda_parts(Bootstrap& bootstrap, std::int64_t control_bytes, GroupState::Parts& parts) {
+  Result<CudaEngineParts> made = make_cuda_engine();
+  EP_TRY(agree_on_outcome(bootstrap, made.status(), "use its GPU", parts.config.timeout));
+  parts.engine = std::move(made->engine);
+  const base::Deadline deadline = base::Deadline::after(parts.config.timeout);
+  EP_TRY_ASSIGN(parts.arena, make_cuda_arena(bootstrap, made->device, control_bytes, deadline));
   return Status();
 }
 
@@ -129,57 +148,6 @@ layout::ControlShape control_shape(const GroupConfig& config, int num_ranks) {
           .ring_slots = config.ring_slots};
 }
 
-GroupState::GroupState(Parts parts)
-    : config_(parts.config.config),
-      layout_(layout::make_control_layout(control_shape(config_, parts.arena->num_ranks()))),
-      timeout_ns_(
-          static_cast<std::uint64_t>(std::chrono::nanoseconds(parts.config.timeout).count())),
-      arena_(std::move(parts.arena)),
-      pool_(std::make_unique<fabric::Pool>(
-          *arena_,
-          fabric::PoolOptions{.growth_bytes = kPoolGrowthBytes, .timeout = parts.config.timeout})),
-      identity_(std::make_shared<const int>(0)) {
-  control<layout::LocalState>(layout_.local)->epoch.value = config_.first_epoch - 1;
-}
-
-Result<Tensor> GroupState::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
-  TensorView view(nullptr, dtype, shape);
-  if (shape.size() < 1 || shape.size() > kMaxDims ||
-      std::any_of(shape.begin(), shape.end(), [](auto d) { return d < 0; })) {
-    return Status(Errc::kInvalidArgument,
-                  "allocate: " + to_string(view) + ": need 1 to 3 dimensions, none negative");
-  }
-  EP_TRY_ASSIGN(std::shared_ptr<fabric::Block> block,
-                pool_->allocate(view.num_elems() * size_of(dtype)));
-  view.data = block->data;
-  return Tensor(view, std::make_shared<Storage>(std::move(block)));
-}
-
-primitives::OpParams GroupState::op_params() const {
-  primitives::OpParams params;
-  const fabric::Arena::RoleView view = arena_->role_view();
-  params.peer_table = view.peer_table;
-  params.gone_flags = view.gone_flags;
-  params.layout = layout_;
-  params.rank = rank();
-  params.timeout_ns = timeout_ns_;
-  return params;
-}
-
-int GroupState::num_channels(const std::optional<int>& of_call, const OpShape& shape) const {
-  const int chosen = of_call.value_or(config_.num_sms.value_or(SmBudget::process_default()));
-  return chosen > 0 ? chosen : suggest_num_sms(shape);
-}
-
-Status GroupState::first_failure() const { return fault_status(*this); }
-
-Status GroupState::check_usable() const {
-  Status failure = first_failure();
-  if (failure.ok()) return failure;
-  return Status(Errc::kAborted, "the group failed earlier: " + failure.message())
-      .set_peer(failure.peer());
-}
-
 }  // namespace core
 
 Group::Group(std::unique_ptr<core::GroupState> state) : state_(std::move(state)) {}
@@ -195,9 +163,14 @@ Result<ArenaPlan> Group::plan(const GroupConfig& config, int num_ranks) {
       layout::make_control_layout(core::control_shape(resolved.config, num_ranks));
   ArenaPlan plan{.control_bytes = layout.control_bytes, .ring_bytes = layout.ring_bytes};
   if (config.pool_bytes > 0) {
-    plan.pool_bytes = fabric::Pool::segment_bytes_for(config.pool_bytes, core::kPoolGrowthBytes);
+    plan.pool_bytes =
+        fabric::Pool::segment_bytes_for(config.pool_bytes, core::GroupState::kPoolGrowthBytes);
   }
-  plan.total_bytes = layout.total_bytes + plan.pool_bytes;
+  const auto segment_bytes = [&](std::int64_t bytes) {
+    return config.backend == Backend::kCuda && bytes > 0 ? core::cuda_segment_bytes(bytes) : bytes;
+  };
+  plan.pool_bytes = segment_bytes(plan.pool_bytes);
+  plan.total_bytes = segment_bytes(layout.total_bytes) + plan.pool_bytes;
   return plan;
 }
 
@@ -206,13 +179,14 @@ Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupCo
   EP_TRY(core::agree_on_config(bootstrap, local));
   const layout::ControlLayout layout =
       layout::make_control_layout(core::control_shape(local->config, bootstrap.num_ranks()));
-  EP_TRY_ASSIGN(std::unique_ptr<fabric::HostArena> arena,
-                fabric::HostArena::create(bootstrap, layout.total_bytes,
-                                          base::Deadline::after(local->timeout)));
-  auto state =
-      std::make_unique<core::GroupState>(core::GroupState::Parts{*local, std::move(arena)});
-  const Status pool = config.pool_bytes > 0 ? state->pool().reserve(config.pool_bytes) : Status();
-  EP_TRY(core::agree_on_outcome(bootstrap, pool, local->timeout));
+  core::GroupState::Parts parts{.config = *local, .arena = nullptr, .engine = nullptr};
+  EP_TRY(config.backend == Backend::kCuda
+             ? core::make_cuda_parts(bootstrap, layout.total_bytes, parts)
+             : core::make_host_parts(bootstrap, layout.total_bytes, parts));
+  auto state = std::make_unique<core::GroupState>(std::move(parts));
+  Status memory = state->initialize();
+  if (memory.ok() && config.pool_bytes > 0) memory = state->pool().reserve(config.pool_bytes);
+  EP_TRY(core::agree_on_outcome(bootstrap, memory, "reserve its pool", local->timeout));
   return std::unique_ptr<Group>(new Group(std::move(state)));
 }
 
@@ -225,6 +199,6 @@ Result<Tensor> Group::allocate(DType dtype, std::initializer_list<std::int64_t> 
 Status Group::reserve(std::int64_t bytes) { return state_->pool().reserve(bytes); }
 std::int64_t Group::arena_bytes() const { return state_->arena().total_bytes(); }
 int Group::num_segments() const { return state_->arena().num_segments(); }
-Status Group::status() const { return state_->first_failure(); }
+Status Group::status() const { return state_->take_status(); }
 
 }  // namespace ep

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands behind a Group: arena, pool, worker threads, and the next operation's common
-// parameters.
+// What stands behind a Group: arena, pool, engine, and the next operation's common parameters.
 #pragma once
 
-#include "fabric/host/arena.h"
-#include "fabric/host/launcher.h"
+#include "core/engine.h"
+#include "core/expert_tables.h"
+#include "fabric/arena.h"
 #include "fabric/pool.h"
 #include "layout/control.h"
 #include "primitives/op_context.h"
@@ -48,54 +48,78 @@ layout::ControlShape control_shape(const GroupConfig& config, int num_ranks);
 
 class GroupState {
  public:
+  static constexpr std::int64_t kPoolGrowthBytes = 64 << 20;
+
   struct Parts {
     ResolvedConfig config;
-    std::unique_ptr<fabric::HostArena> arena;
+    std::unique_ptr<fabric::Arena> arena;
+    std::unique_ptr<Engine> engine;
   };
   explicit GroupState(Parts parts);
+
+  /// Makes the control region ready for the first operation.
+  Status initialize();
 
   int rank() const { return arena_->rank(); }
   int num_ranks() const { return arena_->num_ranks(); }
   const GroupConfig& config() const { return config_; }
   const layout::ControlLayout& layout() const { return layout_; }
-  fabric::HostArena& arena() { return *arena_; }
+  fabric::Arena& arena() { return *arena_; }
   fabric::Pool& pool() const { return *pool_; }
-  fabric::HostLauncher& launcher() { return launcher_; }
+  Engine& engine() const { return *engine_; }
 
   /// Kept by handles: a handle of another group, or of one that is gone, is refused.
   const std::shared_ptr<const int>& identity() const { return identity_; }
 
+  /// Of the pool. Under capture the pool does not grow, and the block lives as long as the graph.
+  Result<std::shared_ptr<fabric::Block>> allocate_block(std::int64_t bytes);
+
   /// A contiguous tensor in the pool.
   Result<Tensor> allocate(DType dtype, std::initializer_list<std::int64_t> shape);
 
+  /// The map where the engine's roles can read it.
+  Result<std::shared_ptr<const ExpertTables>> expert_tables(const ExpertMap& map, Stream stream);
+
   /// Parameters of the next operation, without its announcement.
   primitives::OpParams op_params() const;
+  /// Numbers calls from 1, refused ones included.
+  std::uint64_t next_call() { return ++num_calls_; }
   /// Channels of a call: its own budget, the group's, the process default, or the suggestion. All
   /// were checked.
   int num_channels(const std::optional<int>& of_call, const OpShape& shape) const;
 
-  /// An array of this rank's control region.
+  /// An array of this rank's control region, in the engine's memory: only for Engine::read().
   template <class T>
   T* control(std::int64_t offset) const {
     return layout::array_at<T>(arena_->base(rank(), 0), offset);
   }
-  const layout::LocalState& local() const { return *control<layout::LocalState>(layout_.local); }
-  /// Number of the last finished operation.
-  std::uint64_t epoch() const { return local().epoch.value; }
 
   /// ok, or the group's first failure as the error that the operation which met it returns.
   Status first_failure() const;
   /// kAborted with the first failure, for every later call; ok if there is none.
-  Status check_usable() const;
+  Status check_usable();
+  /// The first failure; else, once, the last refusal that no call has returned.
+  Status take_status();
+
+  /// Whether the ranks refused this call; its refusal counts as returned.
+  bool is_refused(std::uint64_t call);
 
  private:
+  void note_refusal();
+
   GroupConfig config_;
   layout::ControlLayout layout_;
   std::uint64_t timeout_ns_;
-  std::unique_ptr<fabric::HostArena> arena_;
+  std::unique_ptr<fabric::Arena> arena_;
   std::unique_ptr<fabric::Pool> pool_;
-  fabric::HostLauncher launcher_;
+  ExpertTableCache expert_tables_;
+  /// Destroyed before the memory that its operations use.
+  std::unique_ptr<Engine> engine_;
   std::shared_ptr<const int> identity_;
+  std::uint64_t num_calls_ = 0;
+  /// Epoch of the last refusal that was noticed, and its error until somebody takes it.
+  std::uint64_t noticed_epoch_ = 0;
+  Status untaken_refusal_;
 };
 
 }  // namespace core

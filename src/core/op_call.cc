@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "core/fault_status.h"
-#include "intranode/host.h"
 
 #include <string>
 
@@ -20,7 +19,7 @@ constexpr std::int64_t kCachedBytes = 512 << 10;
 bool streams_rows(std::int64_t num_bytes) { return num_bytes > kCachedBytes; }
 
 OpCall::OpCall(GroupState& state, layout::OpKind kind)
-    : state_(state), kind_(kind), epoch_(state.epoch() + 1) {
+    : state_(state), kind_(kind), number_(state.next_call()) {
   announcement_[layout::OpField::kKind] = static_cast<std::uint32_t>(kind);
 }
 
@@ -40,27 +39,45 @@ primitives::OpParams OpCall::params(bool streams_rows) const {
   primitives::OpParams params = state_.op_params();
   params.announcement = announcement_;
   params.streams_rows = streams_rows;
+  params.call = number_;
   return params;
 }
 
+std::string OpCall::where() const {
+  return std::string(name_of(kind_)) + ", epoch " +
+         std::to_string(state_.engine().report().refused_epoch) + ", rank " +
+         std::to_string(state_.rank()) + ": ";
+}
+
 Status OpCall::refuse(const Refusal& refusal) const {
+  Engine& engine = state_.engine();
+  if (engine.is_capturing()) {
+    return Status(refusal.status.code(),
+                  std::string(name_of(kind_)) + ": " + refusal.status.message());
+  }
   intranode::DispatchParams params;
   params.op = this->params(false);
   params.op.rejection = static_cast<std::uint32_t>(refusal.reason);
   params.has_moves = false;
-  intranode::launch_dispatch(state_.launcher(), params, 1);
+  EP_TRY(engine.launch(params, 1, engine.own_stream()));
+  EP_TRY(engine.wait(engine.own_stream()));
   EP_TRY(state_.first_failure());
-  const std::string where = std::string(name_of(kind_)) + ", epoch " + std::to_string(epoch_) +
-                            ", rank " + std::to_string(state_.rank()) + ": ";
-  return Status(refusal.status.code(), where + refusal.status.message())
+  EP_CHECK(state_.is_refused(number_));
+  return Status(refusal.status.code(), where() + refusal.status.message())
       .set_peer(refusal.status.peer());
 }
 
-Status OpCall::conclude() const {
+Status OpCall::judge() const {
   EP_TRY(state_.first_failure());
-  const auto verdict = static_cast<intranode::Verdict>(state_.local().verdict.value);
-  if (verdict == intranode::Verdict::kAccepted) return Status();
-  return rejection_status(state_, kind_, epoch_);
+  if (!state_.is_refused(number_)) return Status();
+  return rejection_status(state_.engine().report(), state_.rank());
+}
+
+Status OpCall::conclude() const { return state_.engine().is_synchronous() ? judge() : Status(); }
+
+Status OpCall::settle(Stream stream) const {
+  EP_TRY(state_.engine().wait(stream));
+  return judge();
 }
 
 }  // namespace ep::core

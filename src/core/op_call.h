@@ -12,6 +12,7 @@
 #include <ep/status.h>
 
 #include <cstdint>
+#include <string>
 
 namespace ep::core {
 
@@ -20,7 +21,6 @@ class OpCall {
   OpCall(GroupState& state, layout::OpKind kind);
 
   GroupState& state() const { return state_; }
-  std::uint64_t epoch() const { return epoch_; }
   layout::OpAnnouncement& announcement() { return announcement_; }
   /// Fields of the announcement that a routing decides.
   void announce_routing(const Routing& routing);
@@ -28,16 +28,24 @@ class OpCall {
   primitives::OpParams params(bool streams_rows) const;
 
   /// Takes this rank's turn with a poison word, so that all ranks refuse the operation and the
-  /// group goes on. Returns the refusal's status, or the fault that came between.
+  /// group goes on; waits for its end. Under capture no turn is taken: a graph would refuse
+  /// forever. Returns the refusal's status, or the fault that came between.
   Status refuse(const Refusal& refusal) const;
 
-  /// After a launch: ok, the group's fault, or why the ranks refused the operation.
+  /// After a launch. Where it has ended: ok, the group's fault, or why the ranks refused the
+  /// operation. Where it is only queued: ok; Group::status() has the rest.
   Status conclude() const;
+  /// Waits for the launches on the stream, then as conclude() where they have ended.
+  Status settle(Stream stream) const;
+  /// "dispatch, epoch 17, rank 3: ": of an operation that the ranks refused.
+  std::string where() const;
 
  private:
+  Status judge() const;
+
   GroupState& state_;
   layout::OpKind kind_;
-  std::uint64_t epoch_;
+  std::uint64_t number_;
   layout::OpAnnouncement announcement_;
 };
 

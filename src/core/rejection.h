@@ -3,7 +3,7 @@
 // has the details.
 #pragma once
 
-#include "intranode/dispatch_resolve.h"
+#include "intranode/protocol_steps.h"
 
 #include <cstdint>
 
@@ -11,10 +11,10 @@ namespace ep::core {
 
 enum class Rejection : std::uint32_t {
   kTopkIdx = intranode::kRejectedTopkIdx,
+  kHandle = intranode::kRejectedHandle,
   kX,
   kScales,
   kTopkWeights,
-  kHandle,
   kCapacity,
   kAlignment,
   kExperts,

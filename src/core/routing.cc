@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace ep {
@@ -19,7 +20,9 @@ layout::Location announced(const fabric::Block& block, std::int64_t offset) {
   return announced(fabric::Location{.segment = start.segment, .offset = start.offset + offset});
 }
 
-Result<std::shared_ptr<Routing>> Routing::create(GroupState& state, const Spec& spec) {
+Result<std::shared_ptr<Routing>> Routing::create(GroupState& state,
+                                                 const Spec& spec,
+                                                 Stream stream) {
   std::shared_ptr<Routing> routing(new Routing());
   routing->spec_ = spec;
   routing->rank_ = state.rank();
@@ -30,21 +33,22 @@ Result<std::shared_ptr<Routing>> Routing::create(GroupState& state, const Spec& 
                                  .num_tokens = spec.num_tokens,
                                  .topk = spec.topk,
                                  .has_expert_rows = spec.layout == Layout::kExpertMajor});
-  EP_TRY_ASSIGN(routing->table_block_, state.pool().allocate(routing->tables_.total_bytes));
+  EP_TRY_ASSIGN(routing->experts_, state.expert_tables(spec.experts, stream));
+  EP_TRY_ASSIGN(routing->table_block_, state.allocate_block(routing->tables_.total_bytes));
   return routing;
 }
 
 Status Routing::allocate_records(GroupState& state, std::int64_t num_pairs) {
   records_ = layout::make_record_layout(num_pairs, spec_.topk, has_expert_rows());
-  EP_TRY_ASSIGN(record_block_, state.pool().allocate(records_.total_bytes));
+  EP_TRY_ASSIGN(record_block_, state.allocate_block(records_.total_bytes));
   return Status();
 }
 
 intranode::RoutingParams Routing::params() const {
   return {.tables = tables_,
           .block = table_block_->data,
-          .rank_of = spec_.experts.expert_to_rank().data(),
-          .local_of = spec_.experts.expert_to_local().data(),
+          .rank_of = experts_->rank_of(),
+          .local_of = experts_->local_of(),
           .num_local_experts = num_local_experts(),
           .alignment = spec_.alignment};
 }
@@ -62,12 +66,27 @@ void Routing::announce_records(layout::BlockAnnouncement& block) const {
   block[layout::Section::kRecordRows] = announced(*record_block_, records_.record_rows);
 }
 
-std::int64_t Routing::size(layout::Size size) const {
-  return layout::array_at<std::int64_t>(table_block_->data, tables_.sizes)[static_cast<int>(size)];
+Status Routing::learn_sizes(Engine& engine) {
+  std::array<std::int64_t, layout::kNumSizes> sizes{};
+  EP_TRY(engine.read(sizes.data(), table_block_->data + tables_.sizes, sizeof(sizes)));
+  sizes_ = sizes;
+  return Status();
 }
 
-std::int64_t Routing::capacity() const {
-  return layout::array_at<std::int64_t>(table_block_->data, tables_.capacities)[rank_];
+std::int64_t Routing::size(layout::Size size) const {
+  EP_CHECK(sizes_.has_value());
+  return (*sizes_)[static_cast<std::size_t>(size)];
+}
+
+std::int64_t Routing::least_rows() const {
+  return sizes_ ? std::min(size(layout::Size::kNeededRows), capacity_) : capacity_;
+}
+
+void Routing::retain(Engine& engine) const {
+  if (!engine.is_capturing()) return;
+  engine.retain(experts_);
+  engine.retain(table_block_);
+  engine.retain(record_block_);
 }
 
 Tensor Routing::table_tensor(std::int64_t offset, std::int64_t count) const {

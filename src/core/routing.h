@@ -11,8 +11,10 @@
 #include <ep/expert_map.h>
 #include <ep/moe.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 namespace ep::core {
 
@@ -29,7 +31,9 @@ class Routing {
   };
 
   /// Allocates the tables. Errors of the pool.
-  static Result<std::shared_ptr<Routing>> create(GroupState& state, const Spec& spec);
+  static Result<std::shared_ptr<Routing>> create(GroupState& state,
+                                                 const Spec& spec,
+                                                 Stream stream);
 
   const Spec& spec() const { return spec_; }
   const layout::TableLayout& tables() const { return tables_; }
@@ -47,10 +51,20 @@ class Routing {
   /// Where peers write the records.
   void announce_records(layout::BlockAnnouncement& block) const;
 
-  /// Rows in the outputs, rows needed, ...: written by the roles.
+  /// Reads what the roles wrote. They must have ended.
+  Status learn_sizes(Engine& engine);
+  /// Rows needed, pairs. Precondition: learn_sizes().
   std::int64_t size(layout::Size size) const;
+
   /// Rows that this rank's outputs hold; a further dispatch with this routing drops the same rows.
-  std::int64_t capacity() const;
+  std::int64_t capacity() const { return capacity_; }
+  void set_capacity(std::int64_t num_rows) { capacity_ = num_rows; }
+  /// Rows that a tensor with one row per received row must have: as many as were received, or,
+  /// where the host does not know that, as the outputs have.
+  std::int64_t least_rows() const;
+
+  /// While capturing: its memory lives as long as the graph.
+  void retain(Engine& engine) const;
 
   Tensor expert_counts() const;
   Tensor expert_offsets() const;
@@ -66,6 +80,9 @@ class Routing {
   std::weak_ptr<const int> identity_;
   layout::TableLayout tables_;
   layout::RecordLayout records_;
+  std::shared_ptr<const ExpertTables> experts_;
+  std::optional<std::array<std::int64_t, layout::kNumSizes>> sizes_;
+  std::int64_t capacity_ = 0;
   std::shared_ptr<fabric::Block> table_block_;
   std::shared_ptr<fabric::Block> record_block_;
 };

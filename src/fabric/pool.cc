@@ -54,15 +54,19 @@ Pool::Pool(SegmentSource& source, const PoolOptions& options)
 Pool::~Pool() = default;
 
 Result<std::shared_ptr<Block>> Pool::allocate(std::int64_t bytes) {
-  EP_TRY(check_size(bytes));
-  const std::int64_t reserved_bytes = reserved_bytes_of(bytes);
   while (true) {
-    if (const std::optional<PoolState::Piece> piece = state_->take(reserved_bytes)) {
-      return std::make_shared<Block>(state_, piece->location, bytes, piece->data);
-    }
+    EP_TRY_ASSIGN(std::shared_ptr<Block> block, allocate_in_place(bytes));
+    if (block) return block;
     // Another thread may take the new memory first; then once more.
-    EP_TRY(grow(reserved_bytes));
+    EP_TRY(grow(reserved_bytes_of(bytes)));
   }
+}
+
+Result<std::shared_ptr<Block>> Pool::allocate_in_place(std::int64_t bytes) {
+  EP_TRY(check_size(bytes));
+  const std::optional<PoolState::Piece> piece = state_->take(reserved_bytes_of(bytes));
+  if (!piece) return std::shared_ptr<Block>();
+  return std::make_shared<Block>(state_, piece->location, bytes, piece->data);
 }
 
 Status Pool::reserve(std::int64_t bytes) {

@@ -62,6 +62,9 @@ class Pool {
   /// SegmentSource::add_segment.
   Result<std::shared_ptr<Block>> allocate(std::int64_t bytes);
 
+  /// The same from what the pool has; null where no free block is large enough.
+  Result<std::shared_ptr<Block>> allocate_in_place(std::int64_t bytes);
+
   /// Grows, if needed, so that allocate(bytes) can be served from what the pool has. Errors as
   /// allocate.
   Status reserve(std::int64_t bytes);

@@ -62,8 +62,9 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool resolve_combine(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const CombineParams& params) {
-  announce_op(group, op, op.params->rejection);
-  if (op.params->rejection == layout::kAccepted)
+  const std::uint32_t rejection = handle_rejection(op, params.routing);
+  announce_op(group, op, rejection);
+  if (rejection == layout::kAccepted)
     announce_block(group, op, params.block, layout::kAccepted);
   if (!await_ops(group, op)) return false;
   Verdict verdict = judge_ops(group, op);
@@ -144,7 +145,7 @@ class PullLane {
     for (bool is_over = false; !is_over;) {
       const std::int64_t ticket = tickets.next(group_);
       is_over = ticket < 0;
-      if (!abort_.may_proceed() || (has_ring && !is_over && !await_chunk(ticket))) return false;
+      if (!abort_.may_proceed(group_) || (has_ring && !is_over && !await_chunk(ticket))) return false;
       const std::int64_t first = is_over ? num_tokens : ticket * ticket_tokens;
       const std::int64_t left = num_tokens - first;
       const std::int64_t num_here = left < ticket_tokens ? left : ticket_tokens;

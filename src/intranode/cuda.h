@@ -17,4 +17,8 @@ namespace ep::intranode {
 Status launch_dispatch(const Stream& stream, const DispatchParams& params, int num_sms);
 Status launch_combine(const Stream& stream, const CombineParams& params, int num_sms);
 
+/// Loads every kernel onto the current device: a module that is loaded while a kernel spins would
+/// wait for it.
+Status load_kernels();
+
 }  // namespace ep::intranode

@@ -10,9 +10,6 @@
 
 namespace ep::intranode {
 
-/// A rank's topk_idx held an invalid expert. Further reasons are the host's (core/rejection.h).
-inline constexpr std::uint32_t kRejectedTopkIdx = 1;
-
 /// Tells every peer what this rank calls, with its counts. Run by one lane per rank once stage
 /// kCounted is complete.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -20,7 +17,8 @@ EP_HOST_DEVICE void announce_dispatch(G group,
                                       const primitives::OpContext<Exec>& op,
                                       const DispatchParams& params) {
   using Memory = typename Exec::Memory;
-  std::uint32_t rejection = op.params->rejection;
+  std::uint32_t rejection =
+      params.is_fresh ? op.params->rejection : handle_rejection(op, params.routing);
   if (rejection == layout::kAccepted && params.is_fresh) {
     const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
     if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
@@ -77,6 +75,7 @@ EP_HOST_DEVICE bool resolve(G group,
     const std::int64_t num_columns = routing.shape().num_mask_columns();
     if (!stage_wait(group, op, layout::Stage::kScanned, num_columns)) return false;
   }
+  if (verdict != Verdict::kAccepted && params.is_fresh) clear_sizes(group, routing);
   publish_verdict(group, op, verdict);
   if (verdict == Verdict::kAccepted && is_counting && !routing.shape().has_expert_rows) {
     // Nobody waits for these.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/dispatch_params.h"
+#include "intranode/routing_view.h"
 #include "primitives/coop.h"
 #include "primitives/stage.h"
 #include "primitives/wait.h"
@@ -10,6 +11,19 @@
 #include <cstdint>
 
 namespace ep::intranode {
+
+/// Reasons of refusals that roles find; further ones are the host's (core/rejection.h). A rank's
+/// topk_idx held an invalid expert; the dispatch of a handle was refused.
+inline constexpr std::uint32_t kRejectedTopkIdx = 1;
+inline constexpr std::uint32_t kRejectedHandle = 2;
+
+/// The host's reason, or that of a handle: all ranks refuse what follows a refused dispatch.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE std::uint32_t handle_rejection(const primitives::OpContext<Exec>& op,
+                                              const RoutingParams& routing) {
+  if (op.params->rejection != layout::kAccepted) return op.params->rejection;
+  return RoutingView<Exec>(routing).is_refused() ? kRejectedHandle : layout::kAccepted;
+}
 
 /// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group
 /// wrote before.
@@ -124,6 +138,8 @@ enum class Outcome { kMove, kNothingToMove, kGaveUp };
 
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE Outcome await_verdict(G group, const primitives::OpContext<Exec>& op) {
+  // A launch that was queued behind a failed one finds that one's stages, which nobody reset.
+  if (!op.may_proceed()) return Outcome::kGaveUp;
   if (!stage_wait(group, op, layout::Stage::kResolved, 1)) return Outcome::kGaveUp;
   const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
   return verdict == Verdict::kAccepted ? Outcome::kMove : Outcome::kNothingToMove;
@@ -158,6 +174,55 @@ EP_HOST_DEVICE bool await_growth(G group,
   return group.all(is_done);
 }
 
+/// Why the ranks refused the operation: the first rank that refused its call, else the first field
+/// in which their calls differ.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout::OpReport* report) {
+  using Memory = typename Exec::Memory;
+  for (int src = 0; src < op.num_ranks(); ++src) {
+    const std::uint64_t of_op = Memory::load(&op.op_at(op.rank(), src)->head);
+    const std::uint64_t of_block = Memory::load(&op.block_at(op.rank(), src)->head);
+    const bool has_block = layout::tag_in(of_block) == op.tag();
+    const std::uint32_t reason = layout::value_in(of_op) != layout::kAccepted || !has_block
+                                     ? layout::value_in(of_op)
+                                     : layout::value_in(of_block);
+    if (reason == layout::kAccepted) continue;
+    Memory::store(&report->refuser, std::int32_t{src});
+    Memory::store(&report->reason, reason);
+    return;
+  }
+  Memory::store(&report->refuser, std::int32_t{-1});
+  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
+  for (int at = 0; at < layout::kNumAgreedFields * op.num_ranks(); ++at) {
+    const int field = at / op.num_ranks();
+    const int src = at % op.num_ranks();
+    const std::uint32_t expected = Memory::load(&first->fields[field]);
+    const std::uint32_t got = Memory::load(&op.op_at(op.rank(), src)->fields[field]);
+    if (got == expected) continue;
+    Memory::store(&report->field, std::int32_t{field});
+    Memory::store(&report->differing_rank, std::int32_t{src});
+    Memory::store(&report->value_of_first, expected);
+    Memory::store(&report->value_of_differing, got);
+    return;
+  }
+}
+
+/// One thread of the last lane: tells the host of an operation that the ranks refused.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE void report_refusal(const primitives::OpContext<Exec>& op) {
+  using Memory = typename Exec::Memory;
+  layout::OpReport* report = op.params->report;
+  if (report == nullptr) return;
+  Memory::store(&report->call, op.params->call);
+  Memory::store(&report->rejected, Memory::load_relaxed_gpu(&op.local()->rejected.value));
+  Memory::store(&report->kind, op.params->announcement[layout::OpField::kKind]);
+  Memory::store(&report->topk, op.params->announcement[layout::OpField::kTopk]);
+  Memory::store(&report->num_experts, op.params->announcement[layout::OpField::kNumExperts]);
+  report_reason(op, report);
+  // [sync:report] release: the reason. Acquired in core/group_state.cc.
+  Memory::store_release_sys(&report->refused_epoch, op.epoch);
+}
+
 /// Every lane calls it when it has nothing left to do. True for the last one: it finishes the
 /// operation.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -190,6 +255,8 @@ EP_HOST_DEVICE void reset_local_state(G group,
                                [&](std::int64_t i) { Memory::store(totals + i, 0); });
   group.sync();
   if (group.thread_rank() != 0) return;
+  const auto verdict = static_cast<Verdict>(Memory::load(&local->verdict.value));
+  if (verdict != Verdict::kAccepted) report_refusal(op);
   Memory::store(&local->rejected.value, std::uint64_t{0});
   if (is_over) Memory::store(&local->epoch.value, op.epoch);
 }

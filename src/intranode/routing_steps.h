@@ -302,6 +302,16 @@ EP_HOST_DEVICE void resolve_sizes(const primitives::OpContext<Exec>& op,
                                   : num_pairs;
   Memory::store(routing.sizes() + static_cast<int>(layout::Size::kNeededRows), needed);
   Memory::store(routing.sizes() + static_cast<int>(layout::Size::kPairs), num_pairs);
+  Memory::store(routing.sizes() + static_cast<int>(layout::Size::kIsRefused), std::int64_t{0});
+}
+
+/// Sizes of a dispatch that the ranks refused: no rows, and a mark for those who use its handle.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void clear_sizes(G group, const RoutingView<Exec>& routing) {
+  primitives::for_each_strided(group, layout::kNumSizes, [&](std::int64_t i) {
+    const bool is_mark = i == static_cast<std::int64_t>(layout::Size::kIsRefused);
+    Exec::Memory::store(routing.sizes() + i, std::int64_t{is_mark ? 1 : 0});
+  });
 }
 
 /// Capacities of all ranks, known once their blocks are.

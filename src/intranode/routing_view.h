@@ -38,6 +38,10 @@ struct RoutingView {
   }
   EP_HOST_DEVICE std::int32_t* counts() const { return array<std::int32_t>(params->tables.counts); }
   EP_HOST_DEVICE std::int64_t* sizes() const { return array<std::int64_t>(params->tables.sizes); }
+  /// A handle whose dispatch was refused after its call had returned.
+  EP_HOST_DEVICE bool is_refused() const {
+    return Exec::Memory::load(sizes() + static_cast<int>(layout::Size::kIsRefused)) != 0;
+  }
 
   /// Chunks of tokens of a source.
   EP_HOST_DEVICE std::int64_t chunks_of(int src) const {

@@ -79,7 +79,7 @@ class SendLane {
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
-      if (!abort_.may_proceed()) return false;
+      if (!abort_.may_proceed(group_)) return false;
       const std::int64_t token = pipe_.wait_front();
       send_token(token);
       pipe_.retire();

@@ -53,7 +53,8 @@ struct TableLayout {
 };
 
 /// Entries of `sizes`; the first three are DispatchOutput::sizes.
-enum class Size : int { kRows, kNeededRows, kHasOverflow, kPairs, kCount };
+/// kIsRefused: the ranks refused the dispatch, so the tables hold nothing.
+enum class Size : int { kRows, kNeededRows, kHasOverflow, kPairs, kIsRefused, kCount };
 inline constexpr int kNumSizes = static_cast<int>(Size::kCount);
 
 EP_HOST_DEVICE constexpr TableLayout make_table_layout(const TableShape& shape) {

@@ -4,6 +4,7 @@
 
 #include "base/macros.h"
 #include "layout/control.h"
+#include "layout/report.h"
 #include "primitives/executor.h"
 
 #include <cstddef>
@@ -26,6 +27,10 @@ struct OpParams {
   /// Lanes of all roles and channels: the last one to leave finishes the operation.
   int num_lanes = 1;
   std::uint64_t timeout_ns = 0;
+  /// Where this rank's roles report refusals and faults; null: nowhere.
+  layout::OpReport* report = nullptr;
+  /// The host's own number of this call, for the report.
+  std::uint64_t call = 0;
   /// Host: rows are too many to be read from a cache.
   bool streams_rows = false;
 };
@@ -96,7 +101,17 @@ struct OpContext {
   /// False once any rank gave up: no lane may start another peer-visible side effect.
   EP_HOST_DEVICE bool may_proceed() const {
     // Relaxed: it ends work and publishes nothing.
-    return Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0;
+    if (Memory::load_relaxed_sys(&array<layout::Counter>(params->layout.abort)->value) == 0)
+      return true;
+    report_failure();
+    return false;
+  }
+
+  /// The host learns that a lane of this rank gave up.
+  EP_HOST_DEVICE void report_failure() const {
+    // Relaxed: a hint to look at the fault record, whose own word orders its contents.
+    if (params->report != nullptr)
+      Memory::store_relaxed_sys(&params->report->has_failed, std::uint64_t{1});
   }
 
  private:
@@ -106,21 +121,24 @@ struct OpContext {
 };
 
 /// may_proceed() for loops that have no time to wait for its load: each call answers with what the
-/// call before it loaded.
+/// call before it loaded, the same for all threads of the group.
 template <Executor Exec>
 class AbortWatch {
  public:
   EP_HOST_DEVICE explicit AbortWatch(const OpContext<Exec>& op)
-      : word_(&op.template array<layout::Counter>(op.control().abort)->value) {}
+      : op_(&op), word_(&op.template array<layout::Counter>(op.control().abort)->value) {}
 
-  EP_HOST_DEVICE bool may_proceed() {
-    const bool may_proceed = seen_ == 0;
+  template <Coop G>
+  EP_HOST_DEVICE bool may_proceed(G group) {
+    const bool is_aborted = group.broadcast(seen_) != 0;
     // Relaxed: see OpContext::may_proceed.
-    seen_ = Exec::Memory::load_relaxed_sys(word_);
-    return may_proceed;
+    if (group.thread_rank() == 0) seen_ = Exec::Memory::load_relaxed_sys(word_);
+    if (is_aborted) op_->report_failure();
+    return !is_aborted;
   }
 
  private:
+  const OpContext<Exec>* op_;
   const std::uint64_t* word_;
   std::uint64_t seen_ = 0;
 };

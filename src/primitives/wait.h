@@ -63,6 +63,7 @@ EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultR
     Memory::store_relaxed_sys(
         &op.template array_of<layout::Counter>(rank, op.control().abort)->value, std::uint64_t{1});
   }
+  op.report_failure();
 }
 
 /// Whom to blame: a rank that waits for a third one is not the culprit.

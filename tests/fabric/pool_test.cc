@@ -129,6 +129,20 @@ TEST(Pool, ReservesOnceAndOnlyWhatIsMissing) {
   EXPECT_EQ(source.segments().size(), 1u);
 }
 
+TEST(Pool, AllocatesInPlaceOnlyWhatItHas) {
+  HeapSource source;
+  Pool pool(source, kSmallGrowth);
+  const auto none = pool.allocate_in_place(1000);
+  ASSERT_TRUE(none.ok()) << none.status().to_string();
+  EXPECT_EQ(*none, nullptr);
+  EXPECT_TRUE(source.segments().empty());
+  ASSERT_TRUE(pool.reserve(1000).ok());
+  const auto block = pool.allocate_in_place(1000);
+  ASSERT_TRUE(block.ok() && *block != nullptr);
+  EXPECT_EQ((*block)->bytes, 1000);
+  EXPECT_EQ(pool.allocate_in_place(-1).status().code(), Errc::kInvalidArgument);
+}
+
 TEST(Pool, TakesTheSmallestBlockThatFits) {
   HeapSource source;
   Pool pool(source, kSmallGrowth);

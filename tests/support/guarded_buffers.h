@@ -3,9 +3,9 @@
 // blocks.
 #pragma once
 
+#include "tests/support/group.h"
 #include "tests/support/problem.h"
 
-#include <ep/group.h>
 #include <ep/moe.h>
 
 #include <cstdint>

@@ -139,8 +139,9 @@ std::vector<RankReport> check_problems(const std::vector<Problem>& problems,
 
 void poison_pool(RankContext& context, Group& group, std::int64_t bytes) {
   auto tensor = group.allocate(DType::kUInt8, {bytes});
-  if (context.expect_ok(tensor.status(), "poison_pool"))
-    poison(bytes_of(tensor->view()), Poison::kNan);
+  if (!context.expect_ok(tensor.status(), "poison_pool")) return;
+  poison(bytes_of(tensor->view()), Poison::kNan);
+  group.write_back(*tensor);
 }
 
 std::optional<DispatchOutput> checked_dispatch(RankContext& context,

@@ -2,11 +2,11 @@
 // One rank's part in an operation whose result is checked against the oracle.
 #pragma once
 
+#include "tests/support/group.h"
 #include "tests/support/moe_checks.h"
 #include "tests/support/moe_inputs.h"
 #include "tests/support/ranks.h"
 
-#include <ep/group.h>
 #include <ep/moe.h>
 
 #include <cstddef>

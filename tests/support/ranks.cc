@@ -3,6 +3,8 @@
 // job.
 #include "tests/support/ranks.h"
 
+#include "base/check.h"
+#include "tests/support/device.h"
 #include "tests/support/forked_ranks.h"
 #include "tests/support/stack_dump.h"
 
@@ -124,8 +126,12 @@ std::string describe_steps(std::span<const RankStep> steps) {
 }
 
 std::vector<RankReport> run_ranks(const RanksOptions& options, const RankBody& body) {
-  return options.launch == Launch::kThreads ? run_as_threads(options, body)
-                                            : run_as_forks(options, body);
+  if (options.launch == Launch::kThreads) return run_as_threads(options, body);
+  if (test_backend() == Backend::kHost) return run_as_forks(options, body);
+  // A process that has used CUDA cannot fork ranks that do: only tests that end a process insist.
+  if (!options.while_running) return run_as_threads(options, body);
+  EP_CHECK(!Device::is_any_open(), "on GPUs this test needs a process of its own: --gtest_filter");
+  return run_as_forks(options, body);
 }
 
 void expect_fine(const std::vector<RankReport>& reports) {

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs operations on a GPU.
+#include "base/check.h"
+#include "base/log.h"
+#include "core/cuda_engine.h"
+#include "intranode/cuda.h"
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace ep::core {
+namespace {
+
+constexpr int kMinComputeMajor = 8;
+/// Until a measured curve says better.
+constexpr int kDefaultSms = 16;
+/// Control words and sizes are small; larger reads go in pieces.
+constexpr std::int64_t kReadBytes = 4096;
+
+Status cuda_status(cudaError_t error, const char* call) {
+  if (error == cudaSuccess) return {};
+  return Status(Errc::kCuda, std::string(call) + ": " + cudaGetErrorString(error), error);
+}
+
+void log_failure(cudaError_t error, const char* call) {
+  if (error != cudaSuccess) base::log(LogLevel::kError, cuda_status(error, call).message());
+}
+
+cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
+
+/// Makes a device the thread's, and gives it back.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int device) : status_(enter(device)) {}
+  ~DeviceScope() {
+    if (is_changed_) log_failure(cudaSetDevice(of_caller_), "cudaSetDevice");
+  }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+  const Status& status() const { return status_; }
+
+ private:
+  Status enter(int device) {
+    EP_TRY(cuda_status(cudaGetDevice(&of_caller_), "cudaGetDevice"));
+    if (of_caller_ == device) return {};
+    EP_TRY(cuda_status(cudaSetDevice(device), "cudaSetDevice"));
+    is_changed_ = true;
+    return {};
+  }
+
+  int of_caller_ = 0;
+  bool is_changed_ = false;
+  Status status_;
+};
+
+/// Calls on a stream of our own are no part of what the thread may be capturing elsewhere.
+class RelaxedCaptureScope {
+ public:
+  RelaxedCaptureScope() {
+    log_failure(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
+  }
+  ~RelaxedCaptureScope() {
+    log_failure(cudaThreadExchangeStreamCaptureMode(&mode_), "cudaThreadExchangeStreamCaptureMode");
+  }
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
+
+ private:
+  cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
+};
+
+/// What graphs no longer hold. A graph ends in a callback that may not call the driver, which the
+/// release of a segment does; so the engine, or its end, does it.
+class Retired {
+ public:
+  using Objects = std::vector<std::shared_ptr<const void>>;
+
+  void add(Objects objects) {
+    const std::lock_guard lock(mutex_);
+    std::move(objects.begin(), objects.end(), std::back_inserter(objects_));
+  }
+  void clear() {
+    Objects objects;
+    const std::lock_guard lock(mutex_);
+    objects.swap(objects_);
+  }
+
+ private:
+  std::mutex mutex_;
+  Objects objects_;
+};
+
+/// Owned by a graph.
+struct GraphShare {
+  Retired::Objects objects;
+  std::shared_ptr<Retired> retired;
+};
+
+void CUDART_CB end_graph_share(void* address) {
+  const std::unique_ptr<GraphShare> share(static_cast<GraphShare*>(address));
+  share->retired->add(std::move(share->objects));
+}
+
+/// The graph that a stream is being captured into.
+#if CUDART_VERSION >= 13000
+cudaError_t find_graph(cudaStream_t stream, cudaGraph_t* graph) {
+  cudaStreamCaptureStatus status{};
+  unsigned long long id = 0;
+  return cudaStreamGetCaptureInfo(stream, &status, &id, graph);
+}
+#else
+cudaError_t find_graph(cudaStream_t stream, cudaGraph_t* graph) {
+  cudaStreamCaptureStatus status{};
+  unsigned long long id = 0;
+  return cudaStreamGetCaptureInfo_v2(stream, &status, &id, graph);
+}
+#endif
+
+Status give_to_graph(cudaStream_t stream, std::unique_ptr<GraphShare> share) {
+  cudaGraph_t graph = nullptr;
+  EP_TRY(cuda_status(find_graph(stream, &graph), "cudaStreamGetCaptureInfo"));
+  cudaUserObject_t object = nullptr;
+  EP_TRY(cuda_status(cudaUserObjectCreate(&object, share.get(), end_graph_share, 1,
+                                          cudaUserObjectNoDestructorSync),
+                     "cudaUserObjectCreate"));
+  static_cast<void>(share.release());
+  return cuda_status(cudaGraphRetainUserObject(graph, object, 1, cudaGraphUserObjectMove),
+                     "cudaGraphRetainUserObject");
+}
+
+/// A stream within its capture, or outside of any.
+struct StreamPlace {
+  unsigned long long stream_id = 0;
+  unsigned long long capture_id = 0;  ///< 0: not captured
+
+  friend bool operator==(const StreamPlace&, const StreamPlace&) = default;
+};
+
+Status wrong_memory(const std::string& what, int device) {
+  return Status(Errc::kInvalidArgument,
+                "lies in " + what + ", need memory of device " + std::to_string(device));
+}
+
+class CudaEngine final : public Engine {
+ public:
+  explicit CudaEngine(int device) : device_(device) {}
+  ~CudaEngine() override;
+
+  Status initialize();
+
+  bool is_synchronous() const override { return false; }
+  Status begin(Stream stream) override;
+  void end() override;
+  bool is_capturing() const override { return place_.capture_id != 0; }
+  void retain(std::shared_ptr<const void> object) override {
+    if (is_capturing()) retained_.push_back(std::move(object));
+  }
+
+  Status launch(const intranode::DispatchParams& params, int num_sms, Stream stream) override {
+    EP_TRY(order(stream));
+    return intranode::launch_dispatch(stream, params, num_sms);
+  }
+  Status launch(const intranode::CombineParams& params, int num_sms, Stream stream) override {
+    EP_TRY(order(stream));
+    return intranode::launch_combine(stream, params, num_sms);
+  }
+  Status fill_zero(void* dst, std::int64_t bytes, Stream stream) override;
+  Status upload(void* dst, const void* src, std::int64_t bytes, Stream stream) override;
+  Status wait(Stream stream) override {
+    return cuda_status(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
+  }
+
+  Status read(void* dst, const void* src, std::int64_t bytes) override;
+  Status write(void* dst, const void* src, std::int64_t bytes) override;
+
+  Status check_memory(const void* address) const override;
+  bool needs_aligned_sums() const override { return true; }
+  Stream own_stream() const override { return {own_stream_}; }
+  layout::OpReport& report() override { return *report_; }
+  int max_sms() const override { return num_sms_; }
+  int suggest_sms(const OpShape& /*shape*/) const override {
+    return std::min(kDefaultSms, num_sms_);
+  }
+
+ private:
+  /// The stream waits for the group's previous operation; end() makes the next one wait for it.
+  Status order(Stream stream);
+  Status query_place(cudaStream_t stream);
+  Status read_piece(void* dst, const void* src, std::int64_t bytes);
+
+  const int device_;
+  int num_sms_ = 1;
+  cudaStream_t own_stream_ = nullptr;
+  layout::OpReport* report_ = nullptr;
+  /// Pinned, for read().
+  void* landing_ = nullptr;
+
+  /// After the last operation that ran, and after the last one that was captured. An event of a
+  /// capture has no meaning outside of it.
+  cudaEvent_t ran_ = nullptr;
+  cudaEvent_t captured_ = nullptr;
+  StreamPlace last_run_;
+  StreamPlace last_captured_;
+
+  // Of the present call.
+  int device_of_caller_ = 0;
+  StreamPlace place_;
+  /// Ordered behind the previous operation.
+  std::optional<cudaStream_t> ordered_;
+  Retired::Objects retained_;
+
+  const std::shared_ptr<Retired> retired_ = std::make_shared<Retired>();
+};
+
+CudaEngine::~CudaEngine() {
+  const DeviceScope scope(device_);
+  const RelaxedCaptureScope relaxed;
+  // A peer that never comes ends the last operation by its deadline.
+  if (ran_ != nullptr) log_failure(cudaEventSynchronize(ran_), "cudaEventSynchronize");
+  if (own_stream_ != nullptr) log_failure(cudaStreamDestroy(own_stream_), "cudaStreamDestroy");
+  if (ran_ != nullptr) log_failure(cudaEventDestroy(ran_), "cudaEventDestroy");
+  if (captured_ != nullptr) log_failure(cudaEventDestroy(captured_), "cudaEventDestroy");
+  if (landing_ != nullptr) log_failure(cudaFreeHost(landing_), "cudaFreeHost");
+  if (report_ != nullptr) log_failure(cudaFreeHost(report_), "cudaFreeHost");
+  retired_->clear();
+}
+
+Status CudaEngine::initialize() {
+  const DeviceScope scope(device_);
+  EP_TRY(scope.status());
+  int major = 0;
+  EP_TRY(cuda_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_),
+                     "cudaDeviceGetAttribute"));
+  if (major < kMinComputeMajor) {
+    return Status(Errc::kUnsupported, "group: device " + std::to_string(device_) +
+                                          " has compute capability " + std::to_string(major) +
+                                          ".x, need 8.0 or later");
+  }
+  EP_TRY(cuda_status(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, device_),
+                     "cudaDeviceGetAttribute"));
+  EP_TRY(cuda_status(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking),
+                     "cudaStreamCreateWithFlags"));
+  for (cudaEvent_t* event : {&ran_, &captured_}) {
+    EP_TRY(cuda_status(cudaEventCreateWithFlags(event, cudaEventDisableTiming),
+                       "cudaEventCreateWithFlags"));
+  }
+  EP_TRY(cuda_status(cudaMallocHost(&landing_, static_cast<std::size_t>(kReadBytes)),
+                     "cudaMallocHost"));
+  void* report = nullptr;
+  EP_TRY(cuda_status(
+      cudaHostAlloc(&report, sizeof(layout::OpReport), cudaHostAllocPortable | cudaHostAllocMapped),
+      "cudaHostAlloc"));
+  report_ = new (report) layout::OpReport();
+  return intranode::load_kernels();
+}
+
+Status CudaEngine::query_place(cudaStream_t stream) {
+  int device = 0;
+  const cudaError_t error = cudaStreamGetDevice(stream, &device);
+  if (error != cudaSuccess) {
+    return Status(Errc::kInvalidArgument,
+                  std::string("stream: is none of this process: ") + cudaGetErrorString(error),
+                  error);
+  }
+  if (device != device_) {
+    return Status(Errc::kInvalidArgument, "stream: belongs to device " + std::to_string(device) +
+                                              ", the group to device " + std::to_string(device_));
+  }
+  cudaStreamCaptureStatus capture{};
+  unsigned long long capture_id = 0;
+  const cudaError_t of_capture = cudaStreamGetCaptureInfo(stream, &capture, &capture_id);
+  if (of_capture != cudaSuccess || capture == cudaStreamCaptureStatusInvalidated) {
+    return Status(Errc::kInvalidArgument,
+                  std::string("stream: cannot be used during this capture: ") +
+                      cudaGetErrorString(of_capture),
+                  of_capture);
+  }
+  place_.capture_id = capture == cudaStreamCaptureStatusActive ? capture_id : 0;
+  return cuda_status(cudaStreamGetId(stream, &place_.stream_id), "cudaStreamGetId");
+}
+
+Status CudaEngine::begin(Stream stream) {
+  place_ = {};
+  ordered_.reset();
+  retired_->clear();
+  EP_TRY(cuda_status(cudaGetDevice(&device_of_caller_), "cudaGetDevice"));
+  if (device_of_caller_ != device_) {
+    EP_TRY(cuda_status(cudaSetDevice(device_), "cudaSetDevice"));
+  }
+  return query_place(stream_of(stream));
+}
+
+void CudaEngine::end() {
+  if (ordered_) {
+    const cudaEvent_t event = is_capturing() ? captured_ : ran_;
+    log_failure(cudaEventRecord(event, *ordered_), "cudaEventRecord");
+    (is_capturing() ? last_captured_ : last_run_) = place_;
+    if (!retained_.empty()) {
+      auto share = std::make_unique<GraphShare>(GraphShare{std::move(retained_), retired_});
+      const Status status = give_to_graph(*ordered_, std::move(share));
+      if (!status.ok()) base::log(LogLevel::kError, status.message());
+    }
+  }
+  retained_.clear();
+  if (device_of_caller_ != device_) log_failure(cudaSetDevice(device_of_caller_), "cudaSetDevice");
+}
+
+Status CudaEngine::order(Stream stream) {
+  const cudaStream_t handle = stream_of(stream);
+  if (ordered_ && *ordered_ == handle) return {};
+  if (ordered_) {
+    EP_TRY(cuda_status(cudaEventRecord(ran_, *ordered_), "cudaEventRecord"));
+    last_run_ = place_;
+  }
+  if (handle == own_stream_) {
+    place_ = {};
+    EP_TRY(cuda_status(cudaStreamGetId(handle, &place_.stream_id), "cudaStreamGetId"));
+  }
+  ordered_ = handle;
+  if (is_capturing()) {
+    const bool is_behind = last_captured_.capture_id == place_.capture_id;
+    if (!is_behind || last_captured_ == place_) return {};
+    return cuda_status(cudaStreamWaitEvent(handle, captured_), "cudaStreamWaitEvent");
+  }
+  if (last_run_ == place_) return {};
+  return cuda_status(cudaStreamWaitEvent(handle, ran_), "cudaStreamWaitEvent");
+}
+
+Status CudaEngine::fill_zero(void* dst, std::int64_t bytes, Stream stream) {
+  EP_TRY(order(stream));
+  return cuda_status(cudaMemsetAsync(dst, 0, static_cast<std::size_t>(bytes), stream_of(stream)),
+                     "cudaMemsetAsync");
+}
+
+Status CudaEngine::upload(void* dst, const void* src, std::int64_t bytes, Stream stream) {
+  EP_TRY(order(stream));
+  return cuda_status(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(bytes),
+                                     cudaMemcpyHostToDevice, stream_of(stream)),
+                     "cudaMemcpyAsync");
+}
+
+Status CudaEngine::read_piece(void* dst, const void* src, std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  EP_TRY(cuda_status(cudaMemcpyAsync(landing_, src, size, cudaMemcpyDeviceToHost, own_stream_),
+                     "cudaMemcpyAsync"));
+  EP_TRY(cuda_status(cudaStreamSynchronize(own_stream_), "cudaStreamSynchronize"));
+  std::memcpy(dst, landing_, size);
+  return {};
+}
+
+Status CudaEngine::read(void* dst, const void* src, std::int64_t bytes) {
+  const DeviceScope scope(device_);
+  EP_TRY(scope.status());
+  const RelaxedCaptureScope relaxed;
+  for (std::int64_t done = 0; done < bytes; done += kReadBytes) {
+    EP_TRY(read_piece(static_cast<std::byte*>(dst) + done,
+                      static_cast<const std::byte*>(src) + done,
+                      std::min(kReadBytes, bytes - done)));
+  }
+  return {};
+}
+
+Status CudaEngine::write(void* dst, const void* src, std::int64_t bytes) {
+  const DeviceScope scope(device_);
+  EP_TRY(scope.status());
+  const RelaxedCaptureScope relaxed;
+  EP_TRY(cuda_status(cudaMemcpyAsync(dst, src, static_cast<std::size_t>(bytes),
+                                     cudaMemcpyHostToDevice, own_stream_),
+                     "cudaMemcpyAsync"));
+  return cuda_status(cudaStreamSynchronize(own_stream_), "cudaStreamSynchronize");
+}
+
+Status CudaEngine::check_memory(const void* address) const {
+  cudaPointerAttributes attributes{};
+  EP_TRY(cuda_status(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes"));
+  switch (attributes.type) {
+    case cudaMemoryTypeUnregistered:
+      return wrong_memory("ordinary host memory", device_);
+    case cudaMemoryTypeHost:
+      return wrong_memory("pinned host memory", device_);
+    case cudaMemoryTypeManaged:
+      return wrong_memory("managed memory", device_);
+    case cudaMemoryTypeDevice:
+      if (attributes.device == device_) return {};
+      return wrong_memory("memory of device " + std::to_string(attributes.device), device_);
+  }
+  return wrong_memory("memory of an unknown kind", device_);
+}
+
+}  // namespace
+
+Result<int> current_cuda_device() {
+  int device = 0;
+  int num_devices = 0;
+  cudaError_t error = cudaGetDeviceCount(&num_devices);
+  if (error == cudaSuccess) error = cudaGetDevice(&device);
+  if (error == cudaErrorInsufficientDriver) {
+    int driver = 0;
+    log_failure(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
+    return Status(Errc::kUnsupported,
+                  "group: the driver supports CUDA " + std::to_string(driver) + ", need " +
+                      std::to_string(CUDART_VERSION) + " (1000 * major + 10 * minor)",
+                  error);
+  }
+  if (error == cudaErrorNoDevice) return Status(Errc::kUnsupported, "group: no GPU found", error);
+  EP_TRY(cuda_status(error, "cudaGetDevice"));
+  return device;
+}
+
+Result<std::unique_ptr<Engine>> create_cuda_engine(int device) {
+  auto engine = std::make_unique<CudaEngine>(device);
+  EP_TRY(engine->initialize());
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+}  // namespace ep::core

@@ -31,6 +31,8 @@ struct BufferPlan {
 };
 
 inline constexpr int kMinSets = 2;
+/// As many routings, too.
+inline constexpr int kMinCudaSets = 4;
 inline constexpr int kMaxSets = 32;
 
 BufferPlan plan_buffers(const Job& job);

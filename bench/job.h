@@ -2,6 +2,7 @@
 // A command line together with the files that it names.
 #pragma once
 
+#include "bench/gpu_info.h"
 #include "bench/host_info.h"
 #include "bench/options.h"
 #include "bench/routing.h"
@@ -12,6 +13,7 @@
 #include <ep/status.h>
 
 #include <memory>
+#include <optional>
 
 namespace ep::bench {
 
@@ -21,6 +23,8 @@ struct Job {
   std::shared_ptr<const Text> text;
   std::shared_ptr<const Trace> trace;
   HostInfo host;
+  /// Of a rank of --backend cuda; empty until the ranks have started.
+  std::optional<GpuMachine> gpus;
 
   RowFormat row_format() const;
   std::unique_ptr<Routing> make_routing() const;

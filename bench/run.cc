@@ -10,6 +10,7 @@
 #include "bench/report.h"
 
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -31,17 +32,30 @@ Result<Job> job_of_scope(const Job& job, const RankScope& scope) {
   Job own = job;
   own.options.ranks = scope.num_ranks;
   EP_TRY(validate(own.options));
+  if (own.options.backend == Backend::kCuda) {
+    EP_TRY_ASSIGN(own.gpus, read_gpus());
+  }
   return own;
 }
 
 Result<RankResult> run_rank(const Job& job, const BufferPlan& plan, RankScope& scope) {
+  EP_TRY_ASSIGN(const auto device, make_device(job.options.backend, scope.rank));
   EP_TRY_ASSIGN(const auto group, Group::create(scope.bootstrap, group_config_of(job, plan)));
-  EP_TRY_ASSIGN(const auto workload, Workload::create(job, plan, *group));
-  EP_TRY_ASSIGN(const auto baseline,
-                MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
-                                                .num_sets = plan.num_copy_sets,
-                                                .num_threads = resolved_sms(job.options)}));
-  return measure(job, scope, *group, *workload, *baseline);
+  EP_TRY_ASSIGN(const auto workload, Workload::create(job, plan, *device, *group));
+  std::unique_ptr<MemcpyBaseline> baseline;
+  if (device->is_host()) {
+    EP_TRY_ASSIGN(baseline,
+                  MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
+                                                  .num_sets = plan.num_copy_sets,
+                                                  .num_threads = resolved_sms(job.options)}));
+  }
+  const Bench bench = {.job = job,
+                       .scope = scope,
+                       .group = *group,
+                       .device = *device,
+                       .workload = *workload,
+                       .baseline = baseline.get()};
+  return measure(bench, FirstChecks::kAllRows);
 }
 
 /// The exit code of a run whose operations all succeeded.

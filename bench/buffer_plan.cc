@@ -56,6 +56,7 @@ std::int64_t sets_beyond_cache(const Job& job, std::int64_t bytes) {
 void plan_sets(const Job& job, BufferPlan& plan) {
   const Options& options = job.options;
   const std::int64_t tokens = std::int64_t{options.ranks} * options.tokens;
+  plan.cache_bytes = cache_bytes(job);
   // A token is read once and arrives at least once.
   plan.set_bytes = 2 * tokens * row_bytes(options);
   // Input and output, received and expert rows.

@@ -16,6 +16,7 @@ struct BufferPlan {
   /// last-level cache, unless is_capped.
   int num_sets = 1;
   bool is_capped = false;
+  std::int64_t cache_bytes = 0;
   std::int64_t set_bytes = 0;  ///< inputs and received rows of all ranks in one set, at least
 
   /// Rows that a receive tensor may need, and the static capacity if the options ask for one.

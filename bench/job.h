@@ -2,6 +2,7 @@
 // A command line together with the files that it names.
 #pragma once
 
+#include "bench/ceilings.h"
 #include "bench/gpu_info.h"
 #include "bench/host_info.h"
 #include "bench/options.h"
@@ -23,6 +24,7 @@ struct Job {
   std::shared_ptr<const Text> text;
   std::shared_ptr<const Trace> trace;
   HostInfo host;
+  Ceilings ceilings;
   /// Of a rank of --backend cuda; empty until the ranks have started.
   std::optional<GpuMachine> gpus;
 
@@ -30,8 +32,8 @@ struct Job {
   std::unique_ptr<Routing> make_routing() const;
 };
 
-/// Reads text and trace. Errors: kInvalidArgument for a file that cannot be read or is malformed,
-/// and for options that contradict it; errors of validate().
+/// Reads text, trace and ceilings. Errors: kInvalidArgument for a file that cannot be read or is
+/// malformed, and for options that contradict it; errors of validate().
 Result<Job> make_job(const Options& options);
 
 /// Takes ranks, tokens, topk and experts from the trace. Errors: kInvalidArgument if the command

@@ -64,10 +64,10 @@ Result<ExitCode> run_and_report(const Job& shared_job, RankScope& scope) {
   const BufferPlan plan = plan_buffers(job);
   EP_TRY_ASSIGN(const RankResult mine, run_rank(job, plan, scope));
   EP_TRY_ASSIGN(const auto results, gather_results(mine, scope.bootstrap, job.options.timeout));
-  const Summary summary = summarise(job.options, results);
+  const Summary summary = summarise(job.options, results, job.ceilings);
   if (scope.rank == 0) {
     print_report(job, plan, results, summary, report_stream(job.options));
-    EP_TRY(write_json(job, summary));
+    EP_TRY(write_json_lines(job.options, json_lines(job, summary)));
   }
   return summary.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON lines; the keys are a contract (bench/README.md).
 #include "bench/file_bytes.h"
+#include "bench/json_machine.h"
 #include "bench/report.h"
 
 #include <ep/group.h>
@@ -82,7 +83,9 @@ std::int64_t fixed_bytes_of(const Job& job) {
   return plan.ok() ? plan->control_bytes + plan->ring_bytes : 0;
 }
 
-void add_machine(Json& line, const Job& job) {
+}  // namespace
+
+void add_machine(nlohmann::ordered_json& line, const Job& job) {
   line["date"] = utc_now();
   line["device"] = job.host.cpu;
   line["driver"] = nullptr;
@@ -95,8 +98,6 @@ void add_machine(Json& line, const Job& job) {
   }
   line["commit"] = std::string(git_commit());
 }
-
-}  // namespace
 
 int resolved_sms(const Options& options) {
   if (options.sms) return *options.sms;

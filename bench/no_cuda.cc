@@ -2,6 +2,7 @@
 // In place of the CUDA sources where the build has no CUDA backend.
 #include "bench/device.h"
 #include "bench/gpu_info.h"
+#include "bench/p2p.h"
 
 namespace ep::bench {
 namespace {
@@ -17,5 +18,7 @@ bool has_cuda() { return false; }
 Result<GpuMachine> read_gpus() { return without_cuda(); }
 
 Result<std::unique_ptr<Device>> make_cuda_device(int /*rank*/) { return without_cuda(); }
+
+Result<std::vector<LinkSample>> measure_links(const LinkPlan& /*plan*/) { return without_cuda(); }
 
 }  // namespace ep::bench

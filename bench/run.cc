@@ -7,6 +7,7 @@
 #include "bench/info.h"
 #include "bench/launch.h"
 #include "bench/measure.h"
+#include "bench/p2p.h"
 #include "bench/report.h"
 
 #include <iostream>
@@ -105,8 +106,9 @@ ExitCode run(const Options& options) {
   const Result<Job> job = make_job(options);
   if (!job.ok()) return fail(job.status());
   if (const Status status = claim_outputs(*job); !status.ok()) return fail(status);
-  if (options.command == Command::kInfo) {
-    const Status status = run_info(*job, report_stream(options));
+  if (options.command == Command::kInfo || options.command == Command::kP2p) {
+    const auto run_alone = options.command == Command::kInfo ? run_info : run_p2p;
+    const Status status = run_alone(*job, report_stream(options));
     return status.ok() ? ExitCode::kRight : fail(status);
   }
   return launch_ranks(job->options, [&](RankScope& scope) { return rank_main(*job, scope); });

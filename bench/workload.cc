@@ -201,8 +201,9 @@ Status Workload::dispatch(int set_index, int step) {
     EP_TRY(call_dispatch(set_index, step));
     EP_TRY(settle());
     set.received.reset();
-    EP_TRY_ASSIGN(set.dispatch_graph,
-                  device_.capture([&] { return call_dispatch(set_index, step); }));
+    EP_TRY_ASSIGN(set.dispatch_graph, device_.capture([this, set_index, step] {
+      return call_dispatch(set_index, step);
+    }));
   }
   return set.dispatch_graph->launch();
 }
@@ -255,7 +256,8 @@ Status Workload::combine(int set_index) {
   if (set.combine_graph == nullptr) {
     EP_TRY(call_combine(set_index));
     EP_TRY(settle());
-    EP_TRY_ASSIGN(set.combine_graph, device_.capture([&] { return call_combine(set_index); }));
+    EP_TRY_ASSIGN(set.combine_graph,
+                  device_.capture([this, set_index] { return call_combine(set_index); }));
   }
   return set.combine_graph->launch();
 }

@@ -55,6 +55,12 @@ INSTANTIATE_TEST_SUITE_P(
                     "moe --json /nonexistent/folder/out.json --tokens 4 --hidden 64",
                     "moe --backend cuda",
                     "dispatch --mode graph",
+                    "p2p --sms 0",
+                    "sweep --sms 1,,2",
+                    "moe --sms 1,2",
+                    "moe --plot /nonexistent/a.png",
+                    "sweep --plot /nonexistent/a.png --trace /nonexistent/t",
+                    "dispatch --ceilings /nonexistent/p2p",
                     "combine --lsa-size 1",
                     "info --lsa-size 5"));
 

@@ -196,15 +196,30 @@ INSTANTIATE_TEST_SUITE_P(
         Invalid{"moe --lsa-size 3", Errc::kInvalidArgument, "--lsa-size 3, --ranks 2"},
         Invalid{"moe --lsa-size 0", Errc::kInvalidArgument, "--lsa-size 0"},
         Invalid{"moe --lsa-size 1", Errc::kUnsupported, "--lsa-size 1, --ranks 2"},
-        Invalid{"moe --backend cuda", Errc::kUnsupported, "--backend cuda"},
         Invalid{"moe --mode graph", Errc::kUnsupported, "--mode graph"},
-        Invalid{"p2p", Errc::kUnsupported, "p2p"},
         Invalid{"moe --sms 8,12", Errc::kInvalidArgument, "--sms takes a list"},
         Invalid{"moe --tokens 8,12", Errc::kInvalidArgument, "--tokens takes a list"},
         Invalid{"moe --plot a.png", Errc::kInvalidArgument, "--plot a.png"},
         Invalid{"moe --ceilings /nonexistent/c", Errc::kInvalidArgument, "/nonexistent/c"},
         Invalid{"moe --text /nonexistent/a", Errc::kInvalidArgument, "/nonexistent/a"},
         Invalid{"moe --trace /nonexistent/b", Errc::kInvalidArgument, "/nonexistent/b"}));
+
+TEST(BenchOptions, CudaIsRefusedWhereTheBuildLacksIt) {
+  if (has_cuda()) GTEST_SKIP() << "this build has the CUDA backend";
+  for (const char* args : {"moe --backend cuda", "info --backend cuda", "p2p"}) {
+    const Result<Job> job = make_job(options_of(words_of(args)));
+    EXPECT_EQ(job.status().code(), Errc::kUnsupported) << args;
+    EXPECT_NE(job.status().message().find("EP_WITH_CUDA"), std::string::npos) << args;
+  }
+}
+
+TEST(BenchOptions, GraphsNeedACapacityAndNoTrace) {
+  if (!has_cuda()) GTEST_SKIP() << "this build has no CUDA backend";
+  for (const char* more : {"--capacity exact", "--trace /nonexistent/t"}) {
+    Options options = options_of(words_of(std::string("moe --backend cuda --mode graph ") + more));
+    EXPECT_EQ(validate(options).code(), Errc::kUnsupported) << more;
+  }
+}
 
 TEST(BenchOptions, SpellingsAreThoseOfTheCommandLine) {
   EXPECT_STREQ(option_name_of(DType::kFp8E4M3), "fp8");

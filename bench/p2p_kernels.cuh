@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels of the p2p subcommand: rows through the bulk copy unit, flags to and fro.
+// Kernels of the p2p subcommand: rows through the bulk copy unit, flags there and back.
 #pragma once
 
 #include "bench/gpu_kernels.cuh"

@@ -200,7 +200,9 @@ Status Workload::dispatch(int set_index, int step) {
     // The first call of a shape may allocate, which a capture must not.
     EP_TRY(call_dispatch(set_index, step));
     EP_TRY(settle());
+    // The capture finds the memory that this call had: the pool cannot grow then.
     set.received.reset();
+    if (options_.routing == RoutingReuse::kFresh) handles_[static_cast<std::size_t>(step)] = {};
     EP_TRY_ASSIGN(set.dispatch_graph, device_.capture([this, set_index, step] {
       return call_dispatch(set_index, step);
     }));

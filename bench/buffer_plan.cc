@@ -16,6 +16,8 @@ namespace {
 constexpr std::int64_t kBlockSlackBytes = 4096;
 /// Tensors of one DispatchOutput.
 constexpr std::int64_t kDispatchTensors = 8;
+/// More than the L2 of any GPU; the device is asked only after the ranks have started.
+constexpr std::int64_t kGpuCacheBytes = std::int64_t{160} << 20;
 /// The run's buffers may take this part of the machine's memory.
 constexpr std::int64_t kMemoryShare = 3;
 
@@ -42,21 +44,29 @@ std::int64_t expert_row_bytes(const Options& options) {
   return options.hidden * size_of(expert_dtype_of(options.dtype));
 }
 
+std::int64_t cache_bytes(const Job& job) {
+  return job.options.backend == Backend::kCuda ? kGpuCacheBytes : job.host.cache_bytes;
+}
+
 /// How many times `bytes` exceed the last-level cache.
-std::int64_t sets_beyond_cache(const HostInfo& host, std::int64_t bytes) {
-  return host.cache_bytes / std::max<std::int64_t>(bytes, 1) + 1;
+std::int64_t sets_beyond_cache(const Job& job, std::int64_t bytes) {
+  return cache_bytes(job) / std::max<std::int64_t>(bytes, 1) + 1;
 }
 
 void plan_sets(const Job& job, BufferPlan& plan) {
   const Options& options = job.options;
   const std::int64_t tokens = std::int64_t{options.ranks} * options.tokens;
+  plan.cache_bytes = cache_bytes(job);
   // A token is read once and arrives at least once.
   plan.set_bytes = 2 * tokens * row_bytes(options);
   // Input and output, received and expert rows.
   const std::int64_t most_bytes =
       tokens * (row_bytes(options) + expert_row_bytes(options)) * (1 + most_copies(options));
-  const std::int64_t wanted =
-      std::max<std::int64_t>(sets_beyond_cache(job.host, plan.set_bytes), kMinSets);
+  const bool is_cuda = options.backend == Backend::kCuda;
+  // On CUDA the bytes of one rank: its GPU may hold no other.
+  const std::int64_t cached_bytes = is_cuda ? plan.set_bytes / options.ranks : plan.set_bytes;
+  const std::int64_t wanted = std::max<std::int64_t>(sets_beyond_cache(job, cached_bytes),
+                                                     is_cuda ? kMinCudaSets : kMinSets);
   const std::int64_t fitting =
       job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(most_bytes, 1);
   const std::int64_t allowed = std::clamp<std::int64_t>(fitting, 1, kMaxSets);
@@ -73,7 +83,7 @@ void plan_copies(const Job& job, BufferPlan& plan) {
   const std::int64_t fitting =
       job.host.memory_bytes / kMemoryShare / std::max<std::int64_t>(pair_bytes, 1);
   const std::int64_t allowed = std::clamp<std::int64_t>(fitting, 1, kMaxSets);
-  plan.num_copy_sets = static_cast<int>(std::min(sets_beyond_cache(job.host, pair_bytes), allowed));
+  plan.num_copy_sets = static_cast<int>(std::min(sets_beyond_cache(job, pair_bytes), allowed));
 }
 
 /// Of one set: what a dispatch returns, and the experts' rows.
@@ -101,6 +111,7 @@ BufferPlan plan_buffers(const Job& job) {
   plan_sets(job, plan);
   plan_copies(job, plan);
   const std::int64_t sets = plan.num_sets * set_pool_bytes(options, plan.max_rows);
+  if (options.backend == Backend::kCuda) plan.num_copy_sets = 0;  // no memcpy beside it
   const std::int64_t copies = plan.num_copy_sets * (plan.max_copy_bytes + kBlockSlackBytes);
   plan.pool_bytes = sets + copies;
   return plan;

@@ -16,6 +16,7 @@ struct BufferPlan {
   /// last-level cache, unless is_capped.
   int num_sets = 1;
   bool is_capped = false;
+  std::int64_t cache_bytes = 0;
   std::int64_t set_bytes = 0;  ///< inputs and received rows of all ranks in one set, at least
 
   /// Rows that a receive tensor may need, and the static capacity if the options ask for one.
@@ -31,6 +32,8 @@ struct BufferPlan {
 };
 
 inline constexpr int kMinSets = 2;
+/// As many routings, too.
+inline constexpr int kMinCudaSets = 4;
 inline constexpr int kMaxSets = 32;
 
 BufferPlan plan_buffers(const Job& job);

@@ -19,7 +19,7 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 void print_versions(std::ostream& out) {
   out << "ep " << version() << ", commit " << git_commit() << ", compiler " << __VERSION__ << "\n"
-      << "backends: host\n\n";
+      << "backends: host" << (has_cuda() ? ", cuda" : "") << "\n\n";
 }
 
 void print_machine(const HostInfo& host, std::ostream& out) {
@@ -28,6 +28,33 @@ void print_machine(const HostInfo& host, std::ostream& out) {
   out << "\n  last cache     " << with_commas(host.cache_bytes / kMiB) << " MiB\n  memory         "
       << with_commas(host.memory_bytes / kMiB) << " MiB\n  kernel         " << host.kernel
       << "\n\n";
+}
+
+/// "0: 1 2 3" are the GPUs that GPU 0 reaches.
+void print_reaches(const GpuMachine& machine, std::ostream& out) {
+  for (int gpu = 0; gpu < machine.num_gpus(); ++gpu) {
+    out << "  gpu " << gpu << " reaches ";
+    const std::vector<bool>& reaches = machine.reaches[static_cast<std::size_t>(gpu)];
+    for (int peer = 0; peer < machine.num_gpus(); ++peer) {
+      if (peer != gpu && reaches[static_cast<std::size_t>(peer)]) out << " " << peer;
+    }
+    out << "\n";
+  }
+}
+
+void print_gpus(const GpuMachine& machine, std::ostream& out) {
+  constexpr int kTens = 10;
+  out << "gpus (driver " << machine.driver << ", runtime " << machine.runtime << ")\n";
+  for (int gpu = 0; gpu < machine.num_gpus(); ++gpu) {
+    const GpuInfo& info = machine.gpus[static_cast<std::size_t>(gpu)];
+    out << "  gpu " << gpu << "          " << info.name << ", compute "
+        << info.compute_capability / kTens << "." << info.compute_capability % kTens << ", "
+        << info.num_sms << " SMs, " << with_commas(info.memory_bytes / kMiB) << " MiB, L2 "
+        << info.cache_bytes / kMiB << " MiB, SMs at most " << static_cast<int>(info.clock_mhz)
+        << " MHz, memory " << static_cast<int>(info.memory_clock_mhz) << " MHz\n";
+  }
+  print_reaches(machine, out);
+  out << "\n";
 }
 
 void print_topology(const Options& options, std::ostream& out) {
@@ -48,11 +75,16 @@ void print_arena(const ArenaPlan& arena, const BufferPlan& plan, std::ostream& o
 
 }  // namespace
 
-Status run_info(const Job& job, std::ostream& out) {
+Status run_info(const Job& shared_job, std::ostream& out) {
+  Job job = shared_job;
+  if (job.options.backend == Backend::kCuda) {
+    EP_TRY_ASSIGN(job.gpus, read_gpus());
+  }
   const BufferPlan plan = plan_buffers(job);
   EP_TRY_ASSIGN(const ArenaPlan arena, Group::plan(group_config_of(job, plan), job.options.ranks));
   print_versions(out);
   print_machine(job.host, out);
+  if (job.gpus) print_gpus(*job.gpus, out);
   print_topology(job.options, out);
   print_arena(arena, plan, out);
   Summary summary;
@@ -61,7 +93,7 @@ Status run_info(const Job& job, std::ostream& out) {
   op.dtype = job.options.dtype;
   summary.ops.push_back(op);
   summary.arena_bytes = arena.total_bytes;
-  return write_json(job, summary);
+  return write_json_lines(job.options, json_lines(job, summary));
 }
 
 }  // namespace ep::bench

@@ -63,6 +63,9 @@ Result<Job> make_job(const Options& options) {
   } else if (options.text || options.command == Command::kMoe) {
     EP_TRY_ASSIGN(job.text, read_text(options));
   }
+  if (options.ceilings) {
+    EP_TRY_ASSIGN(job.ceilings, read_ceilings(*options.ceilings));
+  }
   EP_TRY(validate(job.options));
   return job;
 }

@@ -2,6 +2,8 @@
 // A command line together with the files that it names.
 #pragma once
 
+#include "bench/ceilings.h"
+#include "bench/gpu_info.h"
 #include "bench/host_info.h"
 #include "bench/options.h"
 #include "bench/routing.h"
@@ -12,6 +14,7 @@
 #include <ep/status.h>
 
 #include <memory>
+#include <optional>
 
 namespace ep::bench {
 
@@ -21,13 +24,16 @@ struct Job {
   std::shared_ptr<const Text> text;
   std::shared_ptr<const Trace> trace;
   HostInfo host;
+  Ceilings ceilings;
+  /// Of a rank of --backend cuda; empty until the ranks have started.
+  std::optional<GpuMachine> gpus;
 
   RowFormat row_format() const;
   std::unique_ptr<Routing> make_routing() const;
 };
 
-/// Reads text and trace. Errors: kInvalidArgument for a file that cannot be read or is malformed,
-/// and for options that contradict it; errors of validate().
+/// Reads text, trace and ceilings. Errors: kInvalidArgument for a file that cannot be read or is
+/// malformed, and for options that contradict it; errors of validate().
 Result<Job> make_job(const Options& options);
 
 /// Takes ranks, tokens, topk and experts from the trace. Errors: kInvalidArgument if the command

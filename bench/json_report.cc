@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // JSON lines; the keys are a contract (bench/README.md).
 #include "bench/file_bytes.h"
+#include "bench/json_machine.h"
 #include "bench/report.h"
 
+#include <ep/group.h>
 #include <ep/sm_budget.h>
 #include <ep/version.h>
 
@@ -67,12 +69,35 @@ void add_figures(Json& line, const OpSummary& op) {
   line["logical_gbps"] = or_null(op.logical_gbps);
   line["moved_gbps"] = or_null(op.moved_gbps);
   line["fraction_of_memcpy"] = or_null(op.fraction_of_memcpy);
+  line["physical_gbps"] = or_null(op.physical_gbps);
+  line["fraction_of_ceiling"] = or_null(op.fraction_of_ceiling);
+  line["host_us"] = or_null(op.host_us);
   line["rows_checked"] = op.check.checked;
   line["rows_wrong"] = op.check.wrong;
   line["output_hash"] = op.output_hash ? Json(hex_of(*op.output_hash)) : Json(nullptr);
 }
 
+/// What a rank's arena has beside tensors.
+std::int64_t fixed_bytes_of(const Job& job) {
+  const auto plan = Group::plan(group_config_of(job, plan_buffers(job)), job.options.ranks);
+  return plan.ok() ? plan->control_bytes + plan->ring_bytes : 0;
+}
+
 }  // namespace
+
+void add_machine(nlohmann::ordered_json& line, const Job& job) {
+  line["date"] = utc_now();
+  line["device"] = job.host.cpu;
+  line["driver"] = nullptr;
+  line["clocks"] = or_null(job.host.clock_mhz);
+  if (job.gpus) {
+    const GpuInfo& first = job.gpus->gpus.front();
+    line["device"] = first.name;
+    line["driver"] = job.gpus->driver;
+    line["clocks"] = first.clock_mhz;
+  }
+  line["commit"] = std::string(git_commit());
+}
 
 int resolved_sms(const Options& options) {
   if (options.sms) return *options.sms;
@@ -91,19 +116,20 @@ std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_by
   line["placement"] = name_of(job.options.placement);
   add_figures(line, op);
   line["arena_bytes"] = arena_bytes;
-  line["date"] = utc_now();
-  line["device"] = job.host.cpu;
-  line["driver"] = nullptr;
-  line["clocks"] = or_null(job.host.clock_mhz);
-  line["commit"] = std::string(git_commit());
+  line["fixed_bytes"] = fixed_bytes_of(job);
+  add_machine(line, job);
   return line.dump();
 }
 
-Status write_json(const Job& job, const Summary& summary) {
-  if (!job.options.json) return {};
+std::string json_lines(const Job& job, const Summary& summary) {
   std::string lines;
   for (const OpSummary& op : summary.ops) lines += json_line(job, op, summary.arena_bytes) + "\n";
-  if (*job.options.json != "-") return write_file(*job.options.json, lines);
+  return lines;
+}
+
+Status write_json_lines(const Options& options, const std::string& lines) {
+  if (!options.json) return {};
+  if (*options.json != "-") return write_file(*options.json, lines);
   std::fputs(lines.c_str(), stdout);
   std::fflush(stdout);
   return {};

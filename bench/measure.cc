@@ -23,16 +23,20 @@ double micros_since(Clock::time_point start) {
 
 class Measurement {
  public:
-  Measurement(const Job& job, RankScope& scope, Workload& workload, MemcpyBaseline& baseline)
-      : options_(job.options),
-        scope_(scope),
-        workload_(workload),
-        baseline_(baseline),
-        num_checked_(std::max(workload.steps().num_steps(), workload.num_sets())),
+  Measurement(const Bench& bench, FirstChecks first_checks)
+      : options_(bench.job.options),
+        scope_(bench.scope),
+        device_(bench.device),
+        workload_(bench.workload),
+        baseline_(bench.baseline),
+        first_checks_(first_checks),
+        is_queued_(!device_.is_host() && plan_buffers(bench.job).capacity.has_value()),
+        num_checked_(std::max(workload_.steps().num_steps(), workload_.num_sets())),
         // A text or random routing goes on for ever: its first step stands for the run, so that the
         // hash does not depend on the number of buffers.
-        num_hashed_(job.trace ? workload.steps().num_steps() : 1),
-        progress_(std::int64_t{num_checked_} + options_.warmup + options_.iters, scope.rank == 0) {}
+        num_hashed_(bench.job.trace ? workload_.steps().num_steps() : 1),
+        progress_(std::int64_t{num_checked_} + options_.warmup + options_.iters,
+                  bench.scope.rank == 0) {}
 
   Status run() {
     for (int i = 0; i < num_checked_; ++i) EP_TRY(check_step(i));
@@ -41,7 +45,7 @@ class Measurement {
     result_.timings = {};
     for (int i = 0; i < options_.iters; ++i) {
       // The last results of every set are checked: they are what was timed.
-      if (i >= options_.iters - workload_.num_sets()) workload_.poison(set_of(i));
+      if (i >= options_.iters - workload_.num_sets()) EP_TRY(workload_.poison(set_of(i)));
       EP_TRY(iterate(i));
     }
     return check_last();
@@ -56,31 +60,54 @@ class Measurement {
  private:
   bool has_dispatch() const { return options_.command != Command::kCombine; }
   bool has_combine() const { return options_.command != Command::kDispatch; }
+  bool is_layer() const { return options_.command == Command::kMoe; }
   int set_of(int iteration) const { return iteration % workload_.num_sets(); }
   int step_of(int iteration) const { return iteration % workload_.steps().num_steps(); }
 
   Status meet() { return scope_.meeting.wait(options_.timeout); }
   Status meet_after_checks() { return scope_.meeting.wait(options_.timeout + kCheckTime); }
 
-  /// One step in full, every row checked.
+  /// One step in full, every row checked unless that has been done.
   Status check_step(int iteration) {
     const int set = set_of(iteration);
-    workload_.fill_input(set, step_of(iteration));
-    workload_.poison(set);
+    EP_TRY(workload_.fill_input(set, step_of(iteration)));
+    EP_TRY(workload_.poison(set));
     workload_.release_received(set);
     EP_TRY(meet_after_checks());
     EP_TRY(workload_.dispatch(set, step_of(iteration)));
-    if (iteration == 0) describe_first_step(set);
-    if (iteration < num_hashed_) workload_.add_received(set, received_hash_);
-    result_.received.add(workload_.check_received(set));
+    EP_TRY(examine_received(iteration));
     if (has_combine()) {
-      workload_.run_experts(set);
+      if (first_checks_ == FirstChecks::kAllRows) EP_TRY(workload_.run_experts(set));
       EP_TRY(meet_after_checks());
       EP_TRY(workload_.combine(set));
-      if (iteration < num_hashed_) workload_.add_output(set, output_hash_);
-      result_.output.add(workload_.check_output(set));
+      EP_TRY(examine_output(iteration));
     }
     progress_.advance();
+    return {};
+  }
+
+  bool is_examined(int iteration) const {
+    return first_checks_ == FirstChecks::kAllRows || iteration < num_hashed_;
+  }
+
+  Status examine_received(int iteration) {
+    if (!is_examined(iteration)) return workload_.settle();
+    const int set = set_of(iteration);
+    EP_TRY(workload_.read_received(set));
+    if (iteration == 0) describe_first_step(set);
+    if (iteration < num_hashed_) workload_.add_received(set, received_hash_);
+    if (first_checks_ == FirstChecks::kAllRows) {
+      result_.received.add(workload_.check_received(set));
+    }
+    return {};
+  }
+
+  Status examine_output(int iteration) {
+    if (!is_examined(iteration)) return workload_.settle();
+    const int set = set_of(iteration);
+    EP_TRY(workload_.read_output(set));
+    if (iteration < num_hashed_) workload_.add_output(set, output_hash_);
+    if (first_checks_ == FirstChecks::kAllRows) result_.output.add(workload_.check_output(set));
     return {};
   }
 
@@ -91,31 +118,53 @@ class Measurement {
   }
 
   Status iterate(int iteration) {
+    Timings& timings = result_.timings;
     const int set = set_of(iteration);
-    if (has_dispatch()) workload_.release_received(set);
-    EP_TRY(meet());
-    const Clock::time_point start = Clock::now();
+    double layer_micros = 0;
     if (has_dispatch()) {
-      EP_TRY(workload_.dispatch(set, step_of(iteration)));
-      result_.timings.dispatch.push_back(micros_since(start));
+      workload_.release_received(set);
+      EP_TRY_ASSIGN(const OpTime time,
+                    time_op([&] { return workload_.dispatch(set, step_of(iteration)); }));
+      add_time(time, timings.dispatch, timings.dispatch_host);
+      layer_micros += time.micros;
     }
-    if (options_.command == Command::kMoe) {
-      workload_.run_experts(set);
-      EP_TRY(meet());
-    }
+    if (is_layer()) EP_TRY(run_experts(set, layer_micros));
     if (has_combine()) {
-      const Clock::time_point combine_start = Clock::now();
-      EP_TRY(workload_.combine(set));
-      result_.timings.combine.push_back(micros_since(combine_start));
+      EP_TRY_ASSIGN(const OpTime time, time_op([&] { return workload_.combine(set); }));
+      add_time(time, timings.combine, timings.combine_host);
+      layer_micros += time.micros;
     }
-    if (options_.command == Command::kMoe) result_.timings.layer.push_back(micros_since(start));
+    if (is_layer()) timings.layer.push_back(layer_micros);
     EP_TRY(copy_as_much(iteration));
     progress_.advance();
     return {};
   }
 
+  Result<OpTime> time_op(const Call& call) {
+    EP_TRY_ASSIGN(
+        const OpTime time,
+        device_.time({.call = call, .meet = [this] { return meet(); }, .is_queued = is_queued_}));
+    EP_TRY(workload_.settle());
+    return time;
+  }
+
+  void add_time(const OpTime& time, std::vector<double>& micros, std::vector<double>& host) const {
+    micros.push_back(time.micros);
+    if (time.host_micros && options_.mode == Mode::kEager) host.push_back(*time.host_micros);
+  }
+
+  /// The experts of a GPU's rows run here all the same, and their time says nothing.
+  Status run_experts(int set, double& layer_micros) {
+    EP_TRY(workload_.read_received(set));
+    const Clock::time_point start = Clock::now();
+    EP_TRY(workload_.run_experts(set));
+    if (device_.is_host()) layer_micros += micros_since(start);
+    return {};
+  }
+
   /// The baseline moves what the iteration's operations moved.
   Status copy_as_much(int iteration) {
+    if (baseline_ == nullptr) return {};
     Timings& timings = result_.timings;
     const bool by_rows = iteration % 2 == 0;
     const RowPlaces::Traffic& traffic =
@@ -138,7 +187,7 @@ class Measurement {
   Status time_copy(const MemcpyBaseline::Copy& copy, int iteration, std::vector<double>& samples) {
     EP_TRY(meet());
     const Clock::time_point start = Clock::now();
-    baseline_.run(copy, iteration);
+    baseline_->run(copy, iteration);
     samples.push_back(micros_since(start));
     return {};
   }
@@ -146,16 +195,26 @@ class Measurement {
   Status check_last() {
     const int num_sets = std::min(workload_.num_sets(), options_.iters);
     for (int i = options_.iters - num_sets; i < options_.iters; ++i) {
-      if (has_dispatch()) result_.received.add(workload_.check_received(set_of(i)));
-      if (has_combine()) result_.output.add(workload_.check_output(set_of(i)));
+      const int set = set_of(i);
+      if (has_dispatch()) {
+        EP_TRY(workload_.read_received(set));
+        result_.received.add(workload_.check_received(set));
+      }
+      if (has_combine()) {
+        EP_TRY(workload_.read_output(set));
+        result_.output.add(workload_.check_output(set));
+      }
     }
     return meet_after_checks();
   }
 
   const Options& options_;
   RankScope& scope_;
+  Device& device_;
   Workload& workload_;
-  MemcpyBaseline& baseline_;
+  MemcpyBaseline* baseline_;
+  FirstChecks first_checks_;
+  bool is_queued_;
   int num_checked_;
   int num_hashed_;
   Progress progress_;
@@ -166,18 +225,19 @@ class Measurement {
 
 }  // namespace
 
-Result<RankResult> measure(
-    const Job& job, RankScope& scope, Group& group, Workload& workload, MemcpyBaseline& baseline) {
-  Measurement measurement(job, scope, workload, baseline);
+Result<RankResult> measure(const Bench& bench, FirstChecks first_checks) {
+  Measurement measurement(bench, first_checks);
   EP_TRY(measurement.run());
   RankResult result = measurement.take_result();
-  const StepTable& steps = workload.steps();
+  const StepTable& steps = bench.workload.steps();
+  const auto num_steps = static_cast<double>(steps.num_steps());
   for (int step = 0; step < steps.num_steps(); ++step) {
-    result.rows_per_step += static_cast<double>(steps.traffic(step).rows) / steps.num_steps();
-    result.crossing_per_step +=
-        static_cast<double>(steps.traffic(step).crossing) / steps.num_steps();
+    const RowPlaces::Traffic& traffic = steps.traffic(step);
+    result.rows_per_step += static_cast<double>(traffic.rows) / num_steps;
+    result.crossing_per_step += static_cast<double>(traffic.crossing) / num_steps;
+    result.wire_per_step += static_cast<double>(traffic.wire) / num_steps;
   }
-  result.arena_bytes = group.arena_bytes();
+  result.arena_bytes = bench.group.arena_bytes();
   return result;
 }
 

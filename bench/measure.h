@@ -2,6 +2,7 @@
 // Checks every step once, then times the operations beside the memcpy baseline.
 #pragma once
 
+#include "bench/device.h"
 #include "bench/memcpy_baseline.h"
 #include "bench/rank_scope.h"
 #include "bench/row_check.h"
@@ -23,6 +24,9 @@ struct Timings {
   std::vector<double> dispatch;
   std::vector<double> combine;
   std::vector<double> layer;
+  // Of the host, where operations are queued on a GPU.
+  std::vector<double> dispatch_host{};
+  std::vector<double> combine_host{};
   // Rows take the even iterations, whole buffers the odd ones.
   std::vector<double> copy_in_rows;
   std::vector<double> copy_in_whole;
@@ -42,12 +46,27 @@ struct RankResult {
   std::vector<std::int64_t> expert_counts;  ///< by local expert, of the first step
   double rows_per_step = 0;                 ///< RowPlaces::Traffic, mean of all steps
   double crossing_per_step = 0;
+  double wire_per_step = 0;
   std::int64_t arena_bytes = 0;
 };
 
+/// What a rank measures with.
+struct Bench {
+  const Job& job;
+  RankScope& scope;
+  Group& group;
+  Device& device;
+  Workload& workload;
+  MemcpyBaseline* baseline = nullptr;  ///< null: nothing is compared with memcpy
+};
+
+enum class FirstChecks : std::uint8_t {
+  kAllRows,  ///< of every step, before anything is timed
+  kNone,     ///< the steps ran before with all rows checked; the last results are checked anyhow
+};
+
 /// Collective: all ranks, in step. Errors as the operations, and of the meeting.
-Result<RankResult> measure(
-    const Job& job, RankScope& scope, Group& group, Workload& workload, MemcpyBaseline& baseline);
+Result<RankResult> measure(const Bench& bench, FirstChecks first_checks);
 
 /// Collective: the results of all ranks, in rank order. Errors as Bootstrap::all_gather.
 Result<std::vector<RankResult>> gather_results(const RankResult& mine,

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/env.h"
+#include "bench/gpu_info.h"
 
 #include <ep/sm_budget.h>
 #include <ep/version.h>
@@ -14,6 +15,7 @@
 #include <limits>
 #include <map>
 #include <ostream>
+#include <sstream>
 
 namespace ep::bench {
 namespace {
@@ -36,6 +38,8 @@ const Names<DType> kDTypes = {{"bf16", DType::kBf16},
                               {"fp8", DType::kFp8E4M3},
                               {"int8", DType::kInt8}};
 const Names<Layout> kLayouts = {{"flat", Layout::kFlat}, {"expert_major", Layout::kExpertMajor}};
+const Names<Command> kSweepable = {{"dispatch", Command::kDispatch},
+                                   {"combine", Command::kCombine}};
 const Names<Launch> kLaunches = {{"fork", Launch::kFork}, {"threads", Launch::kThreads}};
 const Names<Mode> kModes = {{"eager", Mode::kEager}, {"graph", Mode::kGraph}};
 const Names<RoutingReuse> kRoutings = {{"fresh", RoutingReuse::kFresh},
@@ -70,12 +74,45 @@ CLI::Option* add_number(CLI::App& app, const char* name, T& value, T min, T max)
   return app.add_option(name, value)->check(CLI::Range(min, max).description(""));
 }
 
+/// "12" or "8,12,16".
+template <class T>
+Status parse_list(const std::string& name,
+                  const std::string& text,
+                  base::IntRange range,
+                  std::vector<T>& list) {
+  list.clear();
+  std::istringstream items(text);
+  for (std::string item; std::getline(items, item, ',');) {
+    EP_TRY_ASSIGN(const std::int64_t value, base::parse_int(name, item, range));
+    list.push_back(static_cast<T>(value));
+  }
+  if (list.empty() || text.ends_with(',')) {
+    return Status(Errc::kInvalidArgument, name + " = '" + text + "' is no list of numbers");
+  }
+  return {};
+}
+
+template <class T>
+void add_list(CLI::App& app,
+              const std::string& name,
+              std::vector<T>& list,
+              base::IntRange range,
+              const char* help) {
+  app.add_option_function<std::string>(
+      name,
+      [name, range, &list](const std::string& text) {
+        const Status status = parse_list(name, text, range, list);
+        if (!status.ok()) throw CLI::ValidationError(name, status.message());
+      },
+      help);
+}
+
 void add_shape_options(CLI::App& app, Options& options) {
   add_number(app, "--ranks", options.ranks, 1, kMaxRanks)
       ->description("Processes or threads that dispatch to each other, default 2");
   app.add_option("--lsa-size", options.lsa_size, "Ranks that reach each other by load and store");
-  add_number(app, "--tokens", options.tokens, std::int64_t{0}, kMaxTokens)
-      ->description("Tokens per rank, default 1024");
+  add_list(app, "--tokens", options.tokens_list, {.min = 0, .max = kMaxTokens},
+           "Tokens per rank, default 1024; sweep takes a list: 128,1024");
   add_number(app, "--hidden", options.hidden, std::int64_t{1}, kMaxHidden)
       ->description("Elements per row, a multiple of 16 bytes, default 2048");
   add_number(app, "--topk", options.topk, 1, kMaxTopk)->description("Experts per token, default 4");
@@ -88,8 +125,10 @@ void add_shape_options(CLI::App& app, Options& options) {
 
 void add_run_options(CLI::App& app, Options& options) {
   add_choice(app, "--backend", options.backend, kBackends, "Executor");
-  app.add_option("--sms", options.sms, "Channels per rank, default chosen by the library")
-      ->check(CLI::Range(1, SmBudget::kMaxSms).description(""));
+  add_list(app, "--sms", options.sms_list, {.min = 1, .max = SmBudget::kMaxSms},
+           "SMs, on the host channels, per rank, default chosen by the library; sweep and p2p take "
+           "a list: 8,12,16");
+  add_choice(app, "--op", options.swept, kSweepable, "What sweep runs");
   add_number(app, "--iters", options.iters, 1, kMaxIters)->description("Timed, default 20");
   add_number(app, "--warmup", options.warmup, 0, kMaxIters)->description("Not timed, default 3");
   add_choice(app, "--launch", options.launch, kLaunches, "Ranks are processes or threads");
@@ -107,16 +146,20 @@ void add_input_options(CLI::App& app, Options& options) {
       ->check(CLI::NonNegativeNumber.description(""));
   app.add_flag("--exact", options.exact, "Values whose sums are exact in the dtype");
   app.add_option("--json", options.json, "Writes a line per operation to a file, - is stdout");
+  app.add_option("--ceilings", options.ceilings,
+                 "JSON lines of a p2p run of this machine: figures are given as shares of them");
+  app.add_option("--plot", options.plot, "sweep: a PNG of time and GB/s (python3-matplotlib)");
 }
 
 std::string parse_capacity(const std::string& text, Capacity& capacity) {
-  if (text == "auto") {
-    capacity = {.kind = Capacity::Kind::kAuto, .rows = 0};
+  if (text == "auto" || text == "exact") {
+    const bool is_auto = text == "auto";
+    capacity = {.kind = is_auto ? Capacity::Kind::kAuto : Capacity::Kind::kExact, .rows = 0};
     return {};
   }
   const Result<std::int64_t> rows =
       base::parse_int("--capacity", text, {.min = 1, .max = std::numeric_limits<int>::max()});
-  if (!rows.ok()) return rows.status().message() + ", or auto";
+  if (!rows.ok()) return rows.status().message() + ", or auto, or exact";
   capacity = {.kind = Capacity::Kind::kRows, .rows = *rows};
   return {};
 }
@@ -128,7 +171,8 @@ void add_limit_options(CLI::App& app, Options& options) {
         const std::string error = parse_capacity(text, options.capacity);
         if (!error.empty()) throw CLI::ValidationError("--capacity", error);
       },
-      "Static rows of the receive tensors: a number, or auto for the most that can arrive");
+      "Static rows of the receive tensors: a number, auto for the most that can arrive (default "
+      "on cuda), or exact for as many as arrive (default on the host)");
   app.add_option_function<std::string>(
       "--timeout",
       [&options](const std::string& text) {
@@ -153,6 +197,8 @@ void add_everything(CLI::App& app, Options& options) {
   add_command(app, options, Command::kDispatch, "Tokens to their experts, every row checked");
   add_command(app, options, Command::kCombine, "Expert rows back to their tokens, checked");
   add_command(app, options, Command::kInfo, "Machine, versions and memory plan; runs nothing");
+  add_command(app, options, Command::kSweep, "An operation over SMs and tokens, checked");
+  add_command(app, options, Command::kP2p, "What the GPUs' links and memory can do, by SMs");
   add_shape_options(app, options);
   add_run_options(app, options);
   add_input_options(app, options);
@@ -166,7 +212,20 @@ Given given_of(const CLI::App& app) {
           .topk = is_given("--topk"),
           .experts = is_given("--experts"),
           .iters = is_given("--iters"),
-          .launch = is_given("--launch")};
+          .launch = is_given("--launch"),
+          .capacity = is_given("--capacity")};
+}
+
+/// What the lists and the backend decide.
+void settle(Options& options) {
+  if (!options.tokens_list.empty()) options.tokens = options.tokens_list.front();
+  if (!options.sms_list.empty() && options.command != Command::kP2p) {
+    options.sms = options.sms_list.front();
+  }
+  // An operation of exact size stops the host in the middle.
+  if (options.backend == Backend::kCuda && !options.given.capacity) {
+    options.capacity.kind = Capacity::Kind::kAuto;
+  }
 }
 
 Status default_timeout(std::chrono::milliseconds& timeout) {
@@ -179,9 +238,35 @@ Status invalid(const std::string& message) { return Status(Errc::kInvalidArgumen
 
 Status unsupported(const std::string& message) { return Status(Errc::kUnsupported, message); }
 
+Status validate_backend(const Options& options) {
+  const bool needs_cuda = options.backend == Backend::kCuda || options.command == Command::kP2p;
+  if (needs_cuda && !has_cuda()) {
+    const char* what = options.command == Command::kP2p ? "p2p" : "--backend cuda";
+    return unsupported(std::string(what) + ": this ep-bench was built without EP_WITH_CUDA");
+  }
+  if (options.mode == Mode::kEager) return {};
+  if (options.backend != Backend::kCuda) return unsupported("--mode graph needs --backend cuda");
+  if (options.trace) return unsupported("--mode graph has one routing per graph, not a --trace");
+  if (options.capacity.kind == Capacity::Kind::kExact) {
+    return unsupported("--mode graph needs a --capacity: exact sizes are read by the host");
+  }
+  return {};
+}
+
+Status validate_lists(const Options& options) {
+  const bool is_sweep = options.command == Command::kSweep;
+  if (options.tokens_list.size() > 1 && !is_sweep) {
+    return invalid("--tokens takes a list only for sweep");
+  }
+  if (options.sms_list.size() > 1 && !is_sweep && options.command != Command::kP2p) {
+    return invalid("--sms takes a list only for sweep and p2p");
+  }
+  if (options.plot && !is_sweep) return invalid("--plot " + *options.plot + " is for sweep");
+  if (is_sweep && options.trace) return invalid("sweep chooses the tokens, not a --trace");
+  return {};
+}
+
 Status validate_topology(const Options& options) {
-  if (options.backend == Backend::kCuda) return unsupported("--backend cuda: only host runs yet");
-  if (options.mode == Mode::kGraph) return unsupported("--mode graph needs --backend cuda");
   if (!options.lsa_size) return {};
   const std::string values = "--lsa-size " + std::to_string(*options.lsa_size) + ", --ranks " +
                              std::to_string(options.ranks);
@@ -197,6 +282,8 @@ Status validate_topology(const Options& options) {
 }  // namespace
 
 Status validate(const Options& options) {
+  EP_TRY(validate_backend(options));
+  EP_TRY(validate_lists(options));
   EP_TRY(validate_topology(options));
   if (options.topk > options.experts) {
     return invalid("--topk " + std::to_string(options.topk) + " is above --experts " +
@@ -235,6 +322,7 @@ std::variant<Options, ExitCode> parse_options(int argc,
     return app.exit(error, out, err) == 0 ? ExitCode::kRight : ExitCode::kUsage;
   }
   options.given = given_of(app);
+  settle(options);
   return options;
 }
 
@@ -248,6 +336,10 @@ const char* name_of(Command command) {
       return "combine";
     case Command::kInfo:
       return "info";
+    case Command::kP2p:
+      return "p2p";
+    case Command::kSweep:
+      return "sweep";
   }
   return "?";
 }

@@ -15,10 +15,11 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
 
 namespace ep::bench {
 
-enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo };
+enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep };
 enum class Launch : std::uint8_t { kFork, kThreads };
 enum class Mode : std::uint8_t { kEager, kGraph };
 enum class RoutingReuse : std::uint8_t {
@@ -49,6 +50,7 @@ struct Given {
   bool experts = false;
   bool iters = false;
   bool launch = false;
+  bool capacity = false;
 };
 
 struct Options {
@@ -63,6 +65,12 @@ struct Options {
   DType dtype = DType::kBf16;
   Layout layout = Layout::kFlat;
   std::optional<int> sms;
+  /// Of sweep and p2p, which take several; else at most one.
+  std::vector<int> sms_list;
+  std::vector<std::int64_t> tokens_list;
+  Command swept = Command::kDispatch;
+  std::optional<std::string> plot;
+  std::optional<std::string> ceilings;
   int iters = 20;
   int warmup = 3;
   std::optional<std::string> text;

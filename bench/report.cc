@@ -52,7 +52,7 @@ void print_heading(const Job& job, const BufferPlan& plan, std::ostream& out) {
                 static_cast<double>(plan.set_bytes) / kMiB);
   if (plan.is_capped) {
     out << format(" (%.0f MiB in all, capped: the last-level cache has %.0f MiB)", total / kMiB,
-                  static_cast<double>(job.host.cache_bytes) / kMiB);
+                  static_cast<double>(plan.cache_bytes) / kMiB);
   }
   out << "\n";
 }
@@ -109,6 +109,18 @@ std::string or_dash(const std::optional<double>& value, const char* pattern) {
   return value ? format(pattern, *value) : "-";
 }
 
+/// What only a GPU has.
+void print_gpu_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
+  out << right("", 9) << right("GB/s physical", 15) << right("of ceiling", 12)
+      << right("host us", 10) << "\n";
+  for (const OpSummary& op : ops) {
+    out << right(op.name, 9) << right(or_dash(op.physical_gbps, "%.1f"), 15)
+        << right(or_dash(op.fraction_of_ceiling, "%.3f"), 12)
+        << right(or_dash(op.host_us, "%.1f"), 10) << "\n";
+  }
+  out << "\n";
+}
+
 void print_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
   out << "\n"
       << right("", 9) << right("dtype", 6) << right("min us", 11) << right("median us", 11)
@@ -160,6 +172,7 @@ void print_report(const Job& job,
   print_ranks(ranks, out);
   print_loads(loads_of(job.options, ranks), out);
   print_figures(summary.ops, out);
+  if (job.gpus) print_gpu_figures(summary.ops, out);
   print_checks(summary.ops, out);
   out.flush();
 }

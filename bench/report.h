@@ -18,8 +18,11 @@ int resolved_sms(const Options& options);
 /// One line with every key of bench/README.md, null where it has no meaning.
 std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_bytes);
 
-/// Writes the lines to the file that --json names; - is stdout. Nothing without --json.
-Status write_json(const Job& job, const Summary& summary);
+/// The lines of all operations, each with its end.
+std::string json_lines(const Job& job, const Summary& summary);
+
+/// Writes to the file that --json names; - is stdout. Nothing without --json.
+Status write_json_lines(const Options& options, const std::string& lines);
 
 /// What a person wants to see; the last line of moe is "N rows checked, W wrong".
 void print_report(const Job& job,

@@ -11,8 +11,16 @@
 
 namespace ep::bench {
 
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(
-    Timings, dispatch, combine, layer, copy_in_rows, copy_in_whole, copy_out_rows, copy_out_whole)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timings,
+                                   dispatch,
+                                   combine,
+                                   layer,
+                                   dispatch_host,
+                                   combine_host,
+                                   copy_in_rows,
+                                   copy_in_whole,
+                                   copy_out_rows,
+                                   copy_out_whole)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowCheck, checked, wrong, first_wrong)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    timings,
@@ -25,6 +33,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    expert_counts,
                                    rows_per_step,
                                    crossing_per_step,
+                                   wire_per_step,
                                    arena_bytes)
 
 std::vector<std::byte> encode_result(const RankResult& result) {

@@ -2,6 +2,8 @@
 // Walks all tokens in the order of source rank and token, which is the order of the rows.
 #include "bench/row_places.h"
 
+#include "bench/gpu_info.h"
+
 #include <algorithm>
 #include <limits>
 
@@ -82,9 +84,12 @@ void RowPlaces::place_expert_major() {
   });
 }
 
-RowPlaces::Traffic RowPlaces::traffic_of(int src_rank, std::int64_t capacity) const {
+RowPlaces::Traffic RowPlaces::traffic_of(int src_rank, std::int64_t capacity, int num_gpus) const {
   const RankChoices& own = choices_[static_cast<std::size_t>(src_rank)];
   Traffic traffic;
+  const auto share_gpu = [num_gpus](int a, int b) {
+    return num_gpus == 0 || gpu_of_rank(a, num_gpus) == gpu_of_rank(b, num_gpus);
+  };
   std::vector<bool> is_met(received_.size());  // ranks that the current token goes to
   for (std::int64_t token = 0; token < own.num_tokens; ++token) {
     std::fill(is_met.begin(), is_met.end(), false);
@@ -97,6 +102,7 @@ RowPlaces::Traffic RowPlaces::traffic_of(int src_rank, std::int64_t capacity) co
       is_met[static_cast<std::size_t>(owner)] = true;
       if (is_new || config_.layout == Layout::kExpertMajor) ++traffic.rows;
       if (is_new && owner != src_rank) ++traffic.crossing;
+      if (is_new && !share_gpu(owner, src_rank)) ++traffic.wire;
     }
   }
   return traffic;

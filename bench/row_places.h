@@ -53,8 +53,11 @@ class RowPlaces {
     std::int64_t rows = 0;
     /// Pairs of a token and another rank: rows that must cross from rank to rank.
     std::int64_t crossing = 0;
+    /// Those of them that cross from GPU to GPU.
+    std::int64_t wire = 0;
   };
-  Traffic traffic_of(int src_rank, std::int64_t capacity) const;
+  /// `num_gpus`: ranks take them in turn; 0 if there are none.
+  Traffic traffic_of(int src_rank, std::int64_t capacity, int num_gpus = 0) const;
 
  private:
   void count_experts();

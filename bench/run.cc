@@ -6,8 +6,11 @@
 #include "bench/file_bytes.h"
 #include "bench/info.h"
 #include "bench/launch.h"
-#include "bench/measure.h"
+#include "bench/p2p.h"
+#include "bench/plot.h"
+#include "bench/rank_bench.h"
 #include "bench/report.h"
+#include "bench/sweep.h"
 
 #include <iostream>
 #include <optional>
@@ -31,35 +34,42 @@ Result<Job> job_of_scope(const Job& job, const RankScope& scope) {
   Job own = job;
   own.options.ranks = scope.num_ranks;
   EP_TRY(validate(own.options));
+  if (own.options.backend == Backend::kCuda) {
+    EP_TRY_ASSIGN(own.gpus, read_gpus());
+  }
   return own;
-}
-
-Result<RankResult> run_rank(const Job& job, const BufferPlan& plan, RankScope& scope) {
-  EP_TRY_ASSIGN(const auto group, Group::create(scope.bootstrap, group_config_of(job, plan)));
-  EP_TRY_ASSIGN(const auto workload, Workload::create(job, plan, *group));
-  EP_TRY_ASSIGN(const auto baseline,
-                MemcpyBaseline::create(*group, {.max_bytes = plan.max_copy_bytes,
-                                                .num_sets = plan.num_copy_sets,
-                                                .num_threads = resolved_sms(job.options)}));
-  return measure(job, scope, *group, *workload, *baseline);
 }
 
 /// The exit code of a run whose operations all succeeded.
 Result<ExitCode> run_and_report(const Job& shared_job, RankScope& scope) {
   EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
   const BufferPlan plan = plan_buffers(job);
-  EP_TRY_ASSIGN(const RankResult mine, run_rank(job, plan, scope));
+  EP_TRY_ASSIGN(const auto bench, RankBench::create(job, plan, scope, Baseline::kMemcpy));
+  EP_TRY_ASSIGN(const RankResult mine, bench->measure(FirstChecks::kAllRows));
   EP_TRY_ASSIGN(const auto results, gather_results(mine, scope.bootstrap, job.options.timeout));
-  const Summary summary = summarise(job.options, results);
+  const Summary summary = summarise(job.options, results, job.ceilings);
   if (scope.rank == 0) {
     print_report(job, plan, results, summary, report_stream(job.options));
-    EP_TRY(write_json(job, summary));
+    EP_TRY(write_json_lines(job.options, json_lines(job, summary)));
   }
   return summary.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
 }
 
+Result<ExitCode> sweep_and_report(const Job& shared_job, RankScope& scope) {
+  EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
+  EP_TRY_ASSIGN(const SweepResult result, run_sweep(job, scope));
+  if (scope.rank == 0) {
+    print_sweep(job, result, report_stream(job.options));
+    EP_TRY(write_json_lines(job.options, result.json_lines));
+    if (job.options.plot) EP_TRY(plot_sweep(result.json_lines, *job.options.plot));
+  }
+  return result.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
+}
+
 ExitCode rank_main(const Job& job, RankScope& scope) {
-  const Result<ExitCode> code = run_and_report(job, scope);
+  const bool is_sweep = job.options.command == Command::kSweep;
+  const Result<ExitCode> code =
+      is_sweep ? sweep_and_report(job, scope) : run_and_report(job, scope);
   if (code.ok()) return *code;
   scope.meeting.leave();
   std::string message = code.status().to_string();
@@ -79,6 +89,7 @@ ExitCode fail(const Status& status) {
 Status claim_outputs(const Job& job) {
   const std::optional<std::string>& json = job.options.json;
   if (json && *json != "-") EP_TRY(write_file(*json, ""));
+  if (job.options.plot) EP_TRY(check_plotting());
   if (!job.options.record) return {};
   const auto routing = job.make_routing();
   const int num_steps = routing->num_recorded_steps().value_or(plan_buffers(job).num_sets);
@@ -91,8 +102,9 @@ ExitCode run(const Options& options) {
   const Result<Job> job = make_job(options);
   if (!job.ok()) return fail(job.status());
   if (const Status status = claim_outputs(*job); !status.ok()) return fail(status);
-  if (options.command == Command::kInfo) {
-    const Status status = run_info(*job, report_stream(options));
+  if (options.command == Command::kInfo || options.command == Command::kP2p) {
+    const auto run_alone = options.command == Command::kInfo ? run_info : run_p2p;
+    const Status status = run_alone(*job, report_stream(options));
     return status.ok() ? ExitCode::kRight : fail(status);
   }
   return launch_ranks(job->options, [&](RankScope& scope) { return rank_main(*job, scope); });

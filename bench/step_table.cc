@@ -8,11 +8,12 @@ namespace ep::bench {
 
 StepTable::StepTable(const Job& job, const Config& config)
     : options_(job.options), map_(config.map), routing_(job.make_routing()) {
+  const int num_gpus = job.gpus ? job.gpus->num_gpus() : 0;
   const int num_steps = routing_->num_recorded_steps().value_or(config.num_steps);
   for (int step = 0; step < num_steps; ++step) {
     with_places(step, [&](const RowPlaces& places) {
       own_.push_back({.choices = places.choices()[static_cast<std::size_t>(config.rank)],
-                      .traffic = places.traffic_of(config.rank, config.capacity)});
+                      .traffic = places.traffic_of(config.rank, config.capacity, num_gpus)});
     });
   }
 }

@@ -66,7 +66,30 @@ void set_figures(OpSummary& op,
   if (copy_micros && rows > 0) op.fraction_of_memcpy = *copy_micros / micros.median;
 }
 
-OpSummary summarise_dispatch(const Options& options, const std::vector<RankResult>& ranks) {
+/// What has a meaning on a GPU only. `host`: the times of the host.
+void set_gpu_figures(OpSummary& op,
+                     const Options& options,
+                     const std::vector<RankResult>& ranks,
+                     Samples host,
+                     std::optional<double> ceiling_gbps) {
+  if (options.backend != Backend::kCuda) return;
+  constexpr double kBytesPerMicroToGbps = 1e-3;
+  const std::int64_t scale_bytes =
+      num_scales_of(op.dtype, options.hidden) * std::int64_t{sizeof(float)};
+  const auto row_bytes = static_cast<double>(options.hidden * size_of(op.dtype) + scale_bytes);
+  const double wire_rows = mean_of(ranks, &RankResult::wire_per_step);
+  op.physical_gbps = wire_rows * row_bytes * kBytesPerMicroToGbps / op.micros->median;
+  if (ceiling_gbps && wire_rows > 0) {
+    op.fraction_of_ceiling = *op.physical_gbps / *ceiling_gbps;
+    op.fraction_of_memcpy = op.fraction_of_ceiling;
+  }
+  const std::vector<double> host_micros = slowest_of(ranks, host);
+  if (!host_micros.empty()) op.host_us = stats_of(host_micros).median;
+}
+
+OpSummary summarise_dispatch(const Options& options,
+                             const std::vector<RankResult>& ranks,
+                             const Ceilings& ceilings) {
   OpSummary op;
   op.name = "dispatch";
   op.dtype = options.dtype;
@@ -74,10 +97,13 @@ OpSummary summarise_dispatch(const Options& options, const std::vector<RankResul
   op.output_hash = hash_of(ranks, &RankResult::received_hash);
   set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::dispatch)),
               copy_median(ranks, &Timings::copy_in_rows, &Timings::copy_in_whole));
+  set_gpu_figures(op, options, ranks, &Timings::dispatch_host, ceilings.push_gbps);
   return op;
 }
 
-OpSummary summarise_combine(const Options& options, const std::vector<RankResult>& ranks) {
+OpSummary summarise_combine(const Options& options,
+                            const std::vector<RankResult>& ranks,
+                            const Ceilings& ceilings) {
   OpSummary op;
   op.name = "combine";
   op.dtype = expert_dtype_of(options.dtype);
@@ -85,6 +111,7 @@ OpSummary summarise_combine(const Options& options, const std::vector<RankResult
   op.output_hash = hash_of(ranks, &RankResult::output_hash);
   set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::combine)),
               copy_median(ranks, &Timings::copy_out_rows, &Timings::copy_out_whole));
+  set_gpu_figures(op, options, ranks, &Timings::combine_host, ceilings.pull_gbps);
   return op;
 }
 
@@ -105,12 +132,14 @@ bool Summary::has_wrong_row() const {
                      [](const OpSummary& op) { return op.check.wrong > 0; });
 }
 
-Summary summarise(const Options& options, const std::vector<RankResult>& ranks) {
+Summary summarise(const Options& options,
+                  const std::vector<RankResult>& ranks,
+                  const Ceilings& ceilings) {
   Summary summary;
   if (options.command != Command::kCombine)
-    summary.ops.push_back(summarise_dispatch(options, ranks));
+    summary.ops.push_back(summarise_dispatch(options, ranks, ceilings));
   if (options.command != Command::kDispatch)
-    summary.ops.push_back(summarise_combine(options, ranks));
+    summary.ops.push_back(summarise_combine(options, ranks, ceilings));
   if (options.command == Command::kMoe) summary.ops.push_back(summarise_layer(options, ranks));
   for (const RankResult& rank : ranks) {
     summary.arena_bytes = std::max(summary.arena_bytes, rank.arena_bytes);

@@ -2,6 +2,7 @@
 // The figures of all ranks together.
 #pragma once
 
+#include "bench/ceilings.h"
 #include "bench/measure.h"
 #include "bench/stats.h"
 
@@ -20,6 +21,11 @@ struct OpSummary {
   std::optional<double> logical_gbps;
   std::optional<double> moved_gbps;
   std::optional<double> fraction_of_memcpy;
+  // On a GPU: bytes that cross from GPU to GPU with their scales, per rank over the median; their
+  // share of what the links can do; time of the host for one call.
+  std::optional<double> physical_gbps;
+  std::optional<double> fraction_of_ceiling;
+  std::optional<double> host_us;
   RowCheck check;
   std::optional<std::uint64_t> output_hash;
 };
@@ -32,6 +38,8 @@ struct Summary {
 };
 
 /// Precondition: results of all ranks, in rank order.
-Summary summarise(const Options& options, const std::vector<RankResult>& ranks);
+Summary summarise(const Options& options,
+                  const std::vector<RankResult>& ranks,
+                  const Ceilings& ceilings = {});
 
 }  // namespace ep::bench

@@ -20,6 +20,9 @@ if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
 endif()
 
+# Programs find the libraries that scripts/gpu_pack.sh lays beside them.
+set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib;$ORIGIN/../../lib")
+
 add_library(ep_cuda_options INTERFACE)
 target_compile_options(ep_cuda_options INTERFACE
   $<$<COMPILE_LANGUAGE:CUDA>:-lineinfo>

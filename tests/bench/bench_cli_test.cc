@@ -53,15 +53,31 @@ INSTANTIATE_TEST_SUITE_P(
                     "moe --text /nonexistent/text",
                     "moe --trace /nonexistent/trace",
                     "moe --json /nonexistent/folder/out.json --tokens 4 --hidden 64",
-                    "moe --backend cuda",
                     "dispatch --mode graph",
+                    "p2p --sms 0",
+                    "sweep --sms 1,,2",
+                    "moe --sms 1,2",
+                    "moe --plot /nonexistent/a.png",
+                    "sweep --plot /nonexistent/a.png --trace /nonexistent/t",
+                    "dispatch --ceilings /nonexistent/p2p",
                     "combine --lsa-size 1",
                     "info --lsa-size 5"));
 
 TEST(BenchUsage, UnsupportedSaysSo) {
-  for (const char* args :
-       {"moe --backend cuda", "moe --lsa-size 1 --ranks 2", "moe --mode graph"}) {
+  for (const char* args : {"moe --lsa-size 1 --ranks 2", "moe --mode graph"}) {
     EXPECT_NE(run_bench(words_of(args)).err.find("kUnsupported"), std::string::npos) << args;
+  }
+}
+
+TEST(BenchUsage, CudaIsUnsupportedWhereTheBuildLacksIt) {
+  if (run_bench({"info"}).out.find("backends: host, cuda") != std::string::npos) {
+    GTEST_SKIP() << "this build has the CUDA backend";
+  }
+  for (const char* args : {"moe --backend cuda", "info --backend cuda", "p2p"}) {
+    const BenchOutcome outcome = run_bench(words_of(args));
+    EXPECT_EQ(outcome.exit_code, 2) << args;
+    EXPECT_TRUE(outcome.out.empty()) << outcome.out;
+    EXPECT_NE(outcome.err.find("kUnsupported"), std::string::npos) << outcome.err;
   }
 }
 

@@ -161,6 +161,29 @@ TEST(BenchJson, DispatchAndCombineHaveALineEach) {
   }
 }
 
+/// The swept operation and its data are those of a run of its own.
+TEST(BenchSweep, HasTheHashesOfSingleRuns) {
+  for (const std::string op : {"dispatch", "combine"}) {
+    const BenchOutcome sweep =
+        run_bench(small("sweep --op " + op + " --sms 1,2,3 --tokens 30,60 --json -"));
+    ASSERT_EQ(sweep.exit_code, 0) << sweep.err;
+    const auto lines = sweep.lines();
+    ASSERT_EQ(lines.size(), 6u);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      EXPECT_EQ(lines[i]["op"], op);
+      EXPECT_EQ(lines[i]["tokens"], i < 3 ? 30 : 60);
+      EXPECT_EQ(lines[i]["sms"], i % 3 + 1);
+      EXPECT_EQ(lines[i]["rows_wrong"], 0);
+      EXPECT_GT(lines[i]["rows_checked"], 0);
+    }
+    for (const auto& [line, tokens] : {std::pair(0, "30"), std::pair(5, "60")}) {
+      const std::string single = op + " --json - --tokens " + tokens;
+      EXPECT_EQ(lines[static_cast<std::size_t>(line)]["output_hash"],
+                hash_of(run_bench(small(single)), 0));
+    }
+  }
+}
+
 TEST(BenchMoeTokens, NoTokensAreRightToo) {
   const BenchOutcome outcome = moe("--tokens 0");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

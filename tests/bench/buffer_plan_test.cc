@@ -24,6 +24,15 @@ TEST(BenchBufferPlan, SetsExceedTheCache) {
   EXPECT_GT(plan.num_copy_sets * 2 * plan.max_copy_bytes * 2, 64 * kMiB);
 }
 
+TEST(BenchBufferPlan, AGpuRotatesOverFourRoutingsAtLeast) {
+  Job job = sample_job();
+  job.options.backend = Backend::kCuda;
+  job.options.tokens = 65'536;
+  const BufferPlan plan = plan_buffers(job);
+  EXPECT_EQ(plan.num_sets, kMinCudaSets);
+  EXPECT_EQ(plan.num_copy_sets, 0) << "no memcpy beside it";
+}
+
 TEST(BenchBufferPlan, LargeBuffersRotateOverTwoSets) {
   Job job = sample_job();
   job.options.tokens = 65'536;

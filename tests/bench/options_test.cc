@@ -89,6 +89,26 @@ TEST(BenchOptions, ReadsEveryOption) {
   EXPECT_TRUE(options.given.ranks && options.given.iters && options.given.launch);
 }
 
+TEST(BenchOptions, SweepTakesLists) {
+  const Options options = options_of(
+      words_of("sweep --op combine --sms 8,12,16 --tokens 128,4096 --plot a.png --ceilings b"));
+  EXPECT_EQ(options.command, Command::kSweep);
+  EXPECT_EQ(options.swept, Command::kCombine);
+  EXPECT_EQ(options.sms_list, (std::vector<int>{8, 12, 16}));
+  EXPECT_EQ(options.tokens_list, (std::vector<std::int64_t>{128, 4096}));
+  EXPECT_EQ(options.plot, "a.png");
+  EXPECT_EQ(options.ceilings, "b");
+}
+
+TEST(BenchOptions, ACudaRunHasACapacityUnlessToldOtherwise) {
+  using Kind = Capacity::Kind;
+  const auto kind_of = [](const char* args) { return options_of(words_of(args)).capacity.kind; };
+  EXPECT_EQ(kind_of("dispatch --backend cuda"), Kind::kAuto);
+  EXPECT_EQ(kind_of("dispatch --backend cuda --capacity exact"), Kind::kExact);
+  EXPECT_EQ(kind_of("dispatch --backend cuda --capacity 7"), Kind::kRows);
+  EXPECT_EQ(kind_of("dispatch"), Kind::kExact);
+}
+
 TEST(BenchOptions, HelpAndVersionAreRight) {
   for (const auto& args : {Args{"--help"}, Args{"moe", "--help"}, Args{"--version"}}) {
     const Parsed parsed = parse(args);
@@ -126,6 +146,11 @@ INSTANTIATE_TEST_SUITE_P(All,
                                          "moe --layout batched",
                                          "moe --sms 0",
                                          "moe --sms 1025",
+                                         "sweep --sms 8,,12",
+                                         "sweep --sms 8,",
+                                         "sweep --sms 8,x",
+                                         "sweep --tokens ,",
+                                         "sweep --op moe",
                                          "moe --iters 0",
                                          "moe --warmup -1",
                                          "moe --launch ssh",
@@ -171,10 +196,30 @@ INSTANTIATE_TEST_SUITE_P(
         Invalid{"moe --lsa-size 3", Errc::kInvalidArgument, "--lsa-size 3, --ranks 2"},
         Invalid{"moe --lsa-size 0", Errc::kInvalidArgument, "--lsa-size 0"},
         Invalid{"moe --lsa-size 1", Errc::kUnsupported, "--lsa-size 1, --ranks 2"},
-        Invalid{"moe --backend cuda", Errc::kUnsupported, "--backend cuda"},
         Invalid{"moe --mode graph", Errc::kUnsupported, "--mode graph"},
+        Invalid{"moe --sms 8,12", Errc::kInvalidArgument, "--sms takes a list"},
+        Invalid{"moe --tokens 8,12", Errc::kInvalidArgument, "--tokens takes a list"},
+        Invalid{"moe --plot a.png", Errc::kInvalidArgument, "--plot a.png"},
+        Invalid{"moe --ceilings /nonexistent/c", Errc::kInvalidArgument, "/nonexistent/c"},
         Invalid{"moe --text /nonexistent/a", Errc::kInvalidArgument, "/nonexistent/a"},
         Invalid{"moe --trace /nonexistent/b", Errc::kInvalidArgument, "/nonexistent/b"}));
+
+TEST(BenchOptions, CudaIsRefusedWhereTheBuildLacksIt) {
+  if (has_cuda()) GTEST_SKIP() << "this build has the CUDA backend";
+  for (const char* args : {"moe --backend cuda", "info --backend cuda", "p2p"}) {
+    const Result<Job> job = make_job(options_of(words_of(args)));
+    EXPECT_EQ(job.status().code(), Errc::kUnsupported) << args;
+    EXPECT_NE(job.status().message().find("EP_WITH_CUDA"), std::string::npos) << args;
+  }
+}
+
+TEST(BenchOptions, GraphsNeedACapacityAndNoTrace) {
+  if (!has_cuda()) GTEST_SKIP() << "this build has no CUDA backend";
+  for (const char* more : {"--capacity exact", "--trace /nonexistent/t"}) {
+    Options options = options_of(words_of(std::string("moe --backend cuda --mode graph ") + more));
+    EXPECT_EQ(validate(options).code(), Errc::kUnsupported) << more;
+  }
+}
 
 TEST(BenchOptions, SpellingsAreThoseOfTheCommandLine) {
   EXPECT_STREQ(option_name_of(DType::kFp8E4M3), "fp8");

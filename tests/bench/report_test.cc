@@ -45,21 +45,40 @@ std::vector<RankResult> sample_results() {
   return {first, second};
 }
 
-const std::vector<std::string> kKeys = {"op",           "backend",
-                                        "ranks",        "lsa_size",
-                                        "tokens",       "hidden",
-                                        "topk",         "experts",
-                                        "dtype",        "layout",
-                                        "sms",          "mode",
-                                        "routing",      "capacity",
-                                        "placement",    "median_us",
-                                        "p10_us",       "p90_us",
-                                        "p99_us",       "logical_gbps",
-                                        "moved_gbps",   "fraction_of_memcpy",
-                                        "rows_checked", "rows_wrong",
-                                        "output_hash",  "arena_bytes",
-                                        "date",         "device",
-                                        "driver",       "clocks",
+const std::vector<std::string> kKeys = {"op",
+                                        "backend",
+                                        "ranks",
+                                        "lsa_size",
+                                        "tokens",
+                                        "hidden",
+                                        "topk",
+                                        "experts",
+                                        "dtype",
+                                        "layout",
+                                        "sms",
+                                        "mode",
+                                        "routing",
+                                        "capacity",
+                                        "placement",
+                                        "median_us",
+                                        "p10_us",
+                                        "p90_us",
+                                        "p99_us",
+                                        "logical_gbps",
+                                        "moved_gbps",
+                                        "fraction_of_memcpy",
+                                        "physical_gbps",
+                                        "fraction_of_ceiling",
+                                        "host_us",
+                                        "rows_checked",
+                                        "rows_wrong",
+                                        "output_hash",
+                                        "arena_bytes",
+                                        "fixed_bytes",
+                                        "date",
+                                        "device",
+                                        "driver",
+                                        "clocks",
                                         "commit"};
 
 TEST(BenchReport, AJsonLineHasExactlyTheDocumentedKeys) {
@@ -71,8 +90,12 @@ TEST(BenchReport, AJsonLineHasExactlyTheDocumentedKeys) {
       for (const auto& [key, value] : line.items()) keys.push_back(key);
       EXPECT_EQ(keys, kKeys);
       EXPECT_TRUE(line["rows_wrong"].is_number());
+      EXPECT_GT(line["fixed_bytes"], 0);
       EXPECT_EQ(line["arena_bytes"], 4096);
       EXPECT_TRUE(line["driver"].is_null());
+      for (const char* key : {"physical_gbps", "fraction_of_ceiling", "host_us"}) {
+        EXPECT_TRUE(line[key].is_null()) << key << " has no meaning on the host";
+      }
       EXPECT_EQ(line["capacity"].is_null(), true);
     }
   }
@@ -89,6 +112,79 @@ TEST(BenchReport, TheSlowestRankOfEveryIterationCounts) {
   EXPECT_DOUBLE_EQ(*summary.ops[1].fraction_of_memcpy, 7.0 / 20);
   EXPECT_EQ(summary.ops[2].name, "moe");
   EXPECT_FALSE(summary.ops[2].fraction_of_memcpy.has_value());
+}
+
+/// As sample_results(), of two ranks with a GPU each.
+std::vector<RankResult> gpu_results() {
+  std::vector<RankResult> results = sample_results();
+  for (RankResult& rank : results) {
+    rank.timings.dispatch_host = {3, 5};
+    rank.wire_per_step = 600;
+  }
+  results[1].timings.dispatch_host = {4, 4};
+  return results;
+}
+
+Job gpu_job() {
+  Job job = sample_job(Command::kDispatch);
+  job.options.backend = Backend::kCuda;
+  job.options.dtype = DType::kFp8E4M3;
+  job.gpus = GpuMachine{.gpus = {{.name = "a GPU", .num_sms = 132, .clock_mhz = 1980}},
+                        .driver = "580.1, CUDA 13.0",
+                        .runtime = "13.0",
+                        .reaches = {{true}}};
+  return job;
+}
+
+TEST(BenchReport, AGpuLineHasPhysicalRatesOverTheCeiling) {
+  const Job job = gpu_job();
+  const Ceilings ceilings = {.push_gbps = 0.1, .pull_gbps = 7};
+  const Summary summary = summarise(job.options, gpu_results(), ceilings);
+  const auto line = nlohmann::json::parse(json_line(job, summary.ops[0], 4096));
+  const double physical = 600.0 * (2048 + 16 * 4) * 1e-3 / 35;  // rows with scales over 35 us
+  EXPECT_DOUBLE_EQ(line["physical_gbps"].get<double>(), physical);
+  EXPECT_DOUBLE_EQ(line["fraction_of_ceiling"].get<double>(), physical / 0.1);
+  EXPECT_EQ(line["fraction_of_memcpy"], line["fraction_of_ceiling"]);
+  EXPECT_DOUBLE_EQ(line["host_us"].get<double>(), 4.5) << "the slower rank: 4 and 5";
+  EXPECT_EQ(line["device"], "a GPU");
+  EXPECT_EQ(line["driver"], "580.1, CUDA 13.0");
+  EXPECT_EQ(line["clocks"], 1980);
+}
+
+TEST(BenchReport, WithoutCeilingsNoShareIsGiven) {
+  const Job job = gpu_job();
+  std::vector<RankResult> results = gpu_results();
+  for (RankResult& rank : results) rank.timings.copy_in_rows = rank.timings.copy_in_whole = {};
+  const auto line =
+      nlohmann::json::parse(json_line(job, summarise(job.options, results).ops[0], 4096));
+  EXPECT_TRUE(line["fraction_of_ceiling"].is_null());
+  EXPECT_TRUE(line["fraction_of_memcpy"].is_null());
+  EXPECT_TRUE(line["physical_gbps"].is_number());
+}
+
+TEST(BenchCeilings, AreTheBestOfBothDirectionsBusy) {
+  const auto ceilings =
+      parse_ceilings(R"({"op":"p2p","what":"push","sms":8,"directions":2,"gbps":336.5})"
+                     "\n"
+                     R"({"op":"p2p","what":"push","sms":132,"directions":2,"gbps":365.0})"
+                     "\n"
+                     R"({"op":"p2p","what":"pull","sms":16,"directions":1,"gbps":373.0})"
+                     "\n"
+                     R"({"op":"p2p","what":"pull","sms":16,"directions":2,"gbps":334.0})"
+                     "\n\n"
+                     R"({"op":"dispatch","directions":2})"
+                     "\n");
+  ASSERT_TRUE(ceilings.ok()) << ceilings.status().to_string();
+  EXPECT_EQ(ceilings->push_gbps, 365.0);
+  EXPECT_EQ(ceilings->pull_gbps, 334.0) << "one direction alone is faster, and no ceiling";
+}
+
+TEST(BenchCeilings, RefuseWhatIsNoRunOfP2p) {
+  for (const char* text : {"", "fast", R"({"op":"dispatch"})", R"([1])",
+                           R"({"op":"p2p","what":"push","directions":2})"}) {
+    EXPECT_EQ(parse_ceilings(text).status().code(), Errc::kInvalidArgument) << text;
+  }
+  EXPECT_EQ(read_ceilings("/nonexistent/p2p").status().code(), Errc::kInvalidArgument);
 }
 
 TEST(BenchReport, AHashDependsOnTheOrderOfRanks) {

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// The way of a GPU's rows through the bench, with a device whose memory is apart from the
+// processor's.
+#include "bench/device.h"
+
+#include "bench/rank_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+
+namespace ep::bench {
+namespace {
+
+/// Counts what a GPU would be asked for. Calls run where they are queued.
+class RemoteDevice : public Device {
+ public:
+  struct Counts {
+    int blocks = 0;
+    int copies_in = 0;
+    int copies_out = 0;
+    int captures = 0;
+    int launches = 0;
+  };
+  explicit RemoteDevice(Counts& counts) : counts_(counts) {}
+
+  bool is_host() const override { return false; }
+  Stream stream() const override { return {}; }
+  Result<std::shared_ptr<std::byte>> allocate(std::size_t bytes) override {
+    ++counts_.blocks;
+    auto* block = static_cast<std::byte*>(std::malloc(bytes + 16));
+    return std::shared_ptr<std::byte>(block, [](std::byte* old) { std::free(old); });
+  }
+  Status copy_in(std::byte* device, std::span<const std::byte> host) override {
+    ++counts_.copies_in;
+    std::memcpy(device, host.data(), host.size());
+    return {};
+  }
+  Status copy_out(std::span<std::byte> host, const std::byte* device) override {
+    ++counts_.copies_out;
+    std::memcpy(host.data(), device, host.size());
+    return {};
+  }
+  Status fill(std::byte* device, int byte, std::size_t bytes) override {
+    std::memset(device, byte, bytes);
+    return {};
+  }
+  Status synchronize() override { return {}; }
+  Result<std::unique_ptr<Graph>> capture(const Call& call) override {
+    ++counts_.captures;
+    return Result<std::unique_ptr<Graph>>(std::make_unique<Replay>(call, counts_));
+  }
+  Result<OpTime> time(const Timed& timed) override {
+    const Status met = timed.meet();
+    if (!met.ok()) return met;
+    const Status called = timed.call();
+    if (!called.ok()) return called;
+    OpTime time = {.micros = 2, .host_micros = {}};
+    if (timed.is_queued) time.host_micros = 1;
+    return time;
+  }
+
+ private:
+  class Replay : public Graph {
+   public:
+    Replay(Call call, Counts& counts) : call_(std::move(call)), counts_(counts) {}
+    Status launch() override {
+      ++counts_.launches;
+      return call_();
+    }
+
+   private:
+    Call call_;
+    Counts& counts_;
+  };
+
+  Counts& counts_;
+};
+
+Options sample_options(Command command) {
+  Options options;
+  options.command = command;
+  options.ranks = 1;
+  options.tokens = 50;
+  options.hidden = 128;
+  options.topk = 3;
+  options.experts = 6;
+  options.dtype = DType::kFp8E4M3;
+  options.iters = 5;
+  options.capacity.kind = Capacity::Kind::kAuto;
+  return options;
+}
+
+/// One rank of the host backend on `device`.
+RankResult run_on(Device& device, const Options& options) {
+  Job job;
+  job.options = options;
+  job.host.cache_bytes = 1 << 16;
+  job.host.memory_bytes = std::int64_t{1} << 32;
+  const BufferPlan plan = plan_buffers(job);
+  auto bootstraps = make_in_process_bootstraps(1);
+  auto group = Group::create(*bootstraps->front(), group_config_of(job, plan));
+  auto workload = Workload::create(job, plan, device, **group);
+  EXPECT_TRUE(workload.ok()) << workload.status().to_string();
+  MeetingBoard board(1);
+  BoardMeeting meeting(board, 0);
+  RankScope scope = {
+      .rank = 0, .num_ranks = 1, .bootstrap = *bootstraps->front(), .meeting = meeting};
+  auto result = measure(
+      {.job = job, .scope = scope, .group = **group, .device = device, .workload = **workload},
+      FirstChecks::kAllRows);
+  EXPECT_TRUE(result.ok()) << result.status().to_string();
+  return result.ok() ? *std::move(result) : RankResult();
+}
+
+RankResult run_on_host(const Options& options) {
+  const auto host = make_host_device();
+  return run_on(*host, options);
+}
+
+class BenchRemoteDevice : public testing::TestWithParam<std::pair<Command, Layout>> {
+ protected:
+  Options options() const {
+    Options options = sample_options(GetParam().first);
+    options.layout = GetParam().second;
+    return options;
+  }
+};
+
+TEST_P(BenchRemoteDevice, HasTheRowsOfTheHost) {
+  for (Placement placement : {Placement::kArena, Placement::kOutside}) {
+    Options shape = options();
+    shape.placement = placement;
+    RemoteDevice::Counts counts;
+    RemoteDevice device(counts);
+    const RankResult remote = run_on(device, shape);
+    const RankResult host = run_on_host(shape);
+    EXPECT_GT(remote.received.checked + remote.output.checked, 0);
+    EXPECT_EQ(remote.received.wrong, 0) << remote.received.first_wrong;
+    EXPECT_EQ(remote.output.wrong, 0) << remote.output.first_wrong;
+    EXPECT_EQ(remote.received_hash, host.received_hash);
+    EXPECT_EQ(remote.output_hash, host.output_hash);
+    EXPECT_EQ(remote.expert_counts, host.expert_counts);
+    EXPECT_GT(counts.blocks, 0);
+    EXPECT_GT(counts.copies_out, 0);
+    EXPECT_EQ(counts.captures, 0);
+  }
+}
+
+TEST_P(BenchRemoteDevice, ReplaysWhatItCaptured) {
+  Options shape = options();
+  shape.mode = Mode::kGraph;
+  RemoteDevice::Counts counts;
+  RemoteDevice device(counts);
+  const RankResult remote = run_on(device, shape);
+  shape.mode = Mode::kEager;
+  const RankResult host = run_on_host(shape);
+  EXPECT_EQ(remote.received.wrong, 0) << remote.received.first_wrong;
+  EXPECT_EQ(remote.output.wrong, 0) << remote.output.first_wrong;
+  EXPECT_EQ(remote.received_hash, host.received_hash);
+  EXPECT_EQ(remote.output_hash, host.output_hash);
+  EXPECT_GT(counts.captures, 0);
+  EXPECT_GT(counts.launches, counts.captures);
+}
+
+INSTANTIATE_TEST_SUITE_P(All,
+                         BenchRemoteDevice,
+                         testing::Values(std::pair(Command::kDispatch, Layout::kFlat),
+                                         std::pair(Command::kDispatch, Layout::kExpertMajor),
+                                         std::pair(Command::kCombine, Layout::kFlat),
+                                         std::pair(Command::kMoe, Layout::kFlat),
+                                         std::pair(Command::kMoe, Layout::kExpertMajor)));
+
+TEST(BenchRemoteDevice, TellsTheTimeOfTheHostOfQueuedCalls) {
+  RemoteDevice::Counts counts;
+  RemoteDevice device(counts);
+  Options options = sample_options(Command::kMoe);
+  RankResult result = run_on(device, options);
+  EXPECT_EQ(result.timings.dispatch_host, std::vector<double>(5, 1.0));
+  EXPECT_EQ(result.timings.combine_host.size(), 5u);
+  EXPECT_EQ(result.timings.layer, std::vector<double>(5, 4.0)) << "experts run elsewhere";
+  options.capacity.kind = Capacity::Kind::kExact;
+  result = run_on(device, options);
+  EXPECT_TRUE(result.timings.dispatch_host.empty()) << "an exact size stops the host";
+}
+
+TEST(BenchRemoteDevice, AWrongByteBehindTheCopyIsSeen) {
+  class Damaging : public RemoteDevice {
+   public:
+    using RemoteDevice::RemoteDevice;
+    Status copy_out(std::span<std::byte> host, const std::byte* device) override {
+      const Status status = RemoteDevice::copy_out(host, device);
+      host.back() ^= std::byte{1};
+      return status;
+    }
+  };
+  RemoteDevice::Counts counts;
+  Damaging device(counts);
+  EXPECT_GT(run_on(device, sample_options(Command::kDispatch)).received.wrong, 0);
+}
+
+TEST(BenchDevice, CudaIsRefusedWhereTheBuildLacksIt) {
+  EXPECT_TRUE(make_device(Backend::kHost, 0).ok());
+  if (has_cuda()) GTEST_SKIP() << "this build has the CUDA backend";
+  EXPECT_EQ(make_device(Backend::kCuda, 0).status().code(), Errc::kUnsupported);
+  EXPECT_EQ(read_gpus().status().code(), Errc::kUnsupported);
+}
+
+}  // namespace
+}  // namespace ep::bench

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an arena does with messages that no arena would send, and with connections of strangers.
 #include "base/unique_fd.h"
+#include "fabric/arena_identity.h"
+#include "fabric/arena_mesh.h"
+#include "fabric/arena_message.h"
+#include "fabric/arena_state.h"
 #include "fabric/bootstrap/wire.h"
-#include "fabric/host/arena_identity.h"
-#include "fabric/host/arena_mesh.h"
-#include "fabric/host/arena_message.h"
-#include "fabric/host/arena_state.h"
-#include "fabric/host/mapping.h"
+#include "fabric/host/memory.h"
 #include "tests/fabric/arena_ranks.h"
 #include "tests/support/process_state.h"
 #include "tests/support/test_scale.h"
@@ -144,7 +144,8 @@ class FakePeer {
     identities_ = identities;
     std::vector<ArenaConnection> connections(2);
     connections[1].socket = std::move(pair_.near);
-    arena_ = std::make_unique<ArenaState>(0, std::move(identities), std::move(connections));
+    arena_ = std::make_unique<ArenaState>(0, std::move(identities), std::move(connections),
+                                          std::make_unique<HostMemory>(2));
     EXPECT_TRUE(arena_->start().ok());
   }
 
@@ -181,7 +182,7 @@ TEST(ArenaProtocol, MapsAndAnswers) {
   const auto memory = create_memory(4096);
   peer.send(segment_message(0, 4096), memory->get());
   EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kMapped);
-  EXPECT_NE(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+  EXPECT_NE(peer.arena().base(1, 0), nullptr);
 }
 
 TEST(ArenaProtocol, AnswersThatItCannotMap) {
@@ -194,7 +195,7 @@ TEST(ArenaProtocol, AnswersThatItCannotMap) {
       .kind = ArenaMessageKind::kSharedSegment, .rank = 1, .segment = 0, .bytes = 4096};
   peer.send(unknown);
   EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kNotMapped);
-  EXPECT_EQ(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+  EXPECT_EQ(peer.arena().base(1, 0), nullptr);
 }
 
 TEST(ArenaProtocol, APeerThatBreaksTheRulesIsGone) {
@@ -256,7 +257,7 @@ TEST(ArenaProtocol, AddingNeedsTheAnswerToThisVerySegment) {
   EXPECT_EQ(wrong.code(), Errc::kPeerTimeout) << "the answer was to segment 0, not 1";
   EXPECT_EQ(wrong.peer(), 1);
   EXPECT_EQ(peer.arena().total_bytes(), 4096) << "the failed segment must not count";
-  EXPECT_EQ(peer.arena().entry(0, 1).load(std::memory_order_acquire), nullptr);
+  EXPECT_EQ(peer.arena().base(0, 1), nullptr);
   const ArenaMessage refusal{
       .kind = ArenaMessageKind::kNotMapped, .rank = 1, .segment = 2, .error = ENOMEM};
   EXPECT_EQ(add_with_answer(peer, refusal).code(), Errc::kOutOfMemory);

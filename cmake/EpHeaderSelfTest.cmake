@@ -41,9 +41,9 @@ ep_glob_headers(bench_headers "${PROJECT_SOURCE_DIR}" bench "*.h")
 list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
 # By Highway's convention an -inl.h is a part of one source file, re-included for each CPU target.
 list(FILTER private_headers EXCLUDE REGEX "-inl\\.h$")
-
-# These include CUDA headers; with nvcc, below.
+# These include CUDA headers, but for the one that others include; with nvcc, below.
 list(FILTER private_headers EXCLUDE REGEX "^fabric/cuda/")
+list(APPEND private_headers fabric/cuda/arena.h)
 
 ep_add_header_self_test(ep_header_self_test cc
   ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})

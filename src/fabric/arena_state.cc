@@ -232,7 +232,8 @@ Status ArenaState::judge_answers() const {
 
 /// The id stays used: a peer may have mapped it.
 void ArenaState::withdraw(int segment) {
-  const Status published = publish(rank_, segment, nullptr);
+  entry(rank_, segment).store(nullptr, std::memory_order_release);  // [sync:segment-base]
+  const Status published = memory_->publish(rank_, segment, nullptr);
   if (!published.ok()) base::log(LogLevel::kError, rank_, published.message());
   const std::lock_guard lock(mutex_);
   announcement_ = {};

@@ -14,6 +14,8 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12.8)
   message(FATAL_ERROR "CUDA ${CMAKE_CUDA_COMPILER_VERSION} found, 12.8 or later is needed")
 endif()
 
+find_package(CUDAToolkit REQUIRED)
+
 # CMake 3.25 does not know C++20 for nvcc. These must be set after enable_language, which resets them.
 if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

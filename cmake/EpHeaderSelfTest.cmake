@@ -41,6 +41,9 @@ ep_glob_headers(bench_headers "${PROJECT_SOURCE_DIR}" bench "*.h")
 list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
 # By Highway's convention an -inl.h is a part of one source file, re-included for each CPU target.
 list(FILTER private_headers EXCLUDE REGEX "-inl\\.h$")
+# These include CUDA headers, but for the one that others include; with nvcc, below.
+list(FILTER private_headers EXCLUDE REGEX "^fabric/cuda/")
+list(APPEND private_headers fabric/cuda/arena.h)
 
 ep_add_header_self_test(ep_header_self_test cc
   ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})
@@ -56,10 +59,11 @@ endif()
 if(EP_WITH_CUDA)
   ep_glob_headers(device_headers "${PROJECT_SOURCE_DIR}/src" . "*.cuh")
   ep_glob_headers(role_headers "${PROJECT_SOURCE_DIR}/src" . "*_roles.h")
+  ep_glob_headers(cuda_fabric_headers "${PROJECT_SOURCE_DIR}/src" fabric/cuda "*.h")
   ep_glob_headers(layout_headers "${PROJECT_SOURCE_DIR}/src" layout "*.h")
   ep_glob_headers(public_device_headers "${PROJECT_SOURCE_DIR}/include" ep/device "*.h*")
   ep_add_header_self_test(ep_cuda_header_self_test cu
-    ${device_headers} ${role_headers} ${layout_headers} ${public_device_headers})
+    ${device_headers} ${role_headers} ${cuda_fabric_headers} ${layout_headers} ${public_device_headers})
   if(TARGET ep_cuda_header_self_test)
     ep_set_cuda_defaults(ep_cuda_header_self_test)
   endif()

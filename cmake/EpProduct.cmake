@@ -53,8 +53,8 @@ function(ep_add_module)
   set_property(GLOBAL APPEND PROPERTY EP_MODULE_TARGETS ${target})
 endfunction()
 
-# ep_add_cuda_module(NAME name SOURCES file.cu ...): the device objects of src/NAME, target
-# ep_NAME_cuda and part of ep; nothing without EP_WITH_CUDA.
+# ep_add_cuda_module(NAME name SOURCES file.cu file.cc ...): what of src/NAME needs CUDA, device
+# objects and host sources, target ep_NAME_cuda and part of ep; nothing without EP_WITH_CUDA.
 function(ep_add_cuda_module)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME" "SOURCES")
   if(NOT EP_WITH_CUDA)
@@ -62,7 +62,10 @@ function(ep_add_cuda_module)
   endif()
   set(target ep_${arg_NAME}_cuda)
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${arg_SOURCES})
+  ep_set_defaults(${target})
   ep_set_cuda_defaults(${target})
+  target_link_libraries(${target} PRIVATE CUDA::toolkit)
+  add_dependencies(${target} ep_build_info)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
   set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${EP_PTXAS_LAUNCHER}")
   set_property(GLOBAL APPEND PROPERTY EP_MODULE_TARGETS ${target})

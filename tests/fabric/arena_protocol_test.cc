@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What an arena does with messages that no arena would send, and with connections of strangers.
 #include "base/unique_fd.h"
-#include "fabric/bootstrap/wire.h"
-#include "fabric/host/arena_identity.h"
-#include "fabric/host/arena_mesh.h"
-#include "fabric/host/arena_message.h"
-#include "fabric/host/arena_state.h"
-#include "fabric/host/mapping.h"
+#include "fabric/arena_identity.h"
+#include "fabric/arena_mesh.h"
+#include "fabric/arena_message.h"
+#include "fabric/host/memory.h"
 #include "tests/fabric/arena_ranks.h"
+#include "tests/fabric/fake_peer.h"
 #include "tests/support/process_state.h"
 #include "tests/support/test_scale.h"
 
@@ -33,19 +32,10 @@
 namespace ep::fabric {
 namespace {
 
+using test::FakePeer;
+using test::PacketPair;
 using test::patient;
-
-struct PacketPair {
-  PacketPair() {
-    std::array<int, 2> fds{};
-    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds.data()),
-              0);
-    near = base::UniqueFd(fds[0]);
-    far = base::UniqueFd(fds[1]);
-  }
-  base::UniqueFd near;
-  base::UniqueFd far;
-};
+using test::segment_message;
 
 int count_fds() { return test::process_state().num_fds; }
 
@@ -133,55 +123,12 @@ TEST(ArenaMemory, CannotShrinkOrGrow) {
   EXPECT_NE(::ftruncate(memory->get(), 16384), 0);
 }
 
-/// Rank 0's arena, and the other end of its connection to a rank 1 that the test plays.
-class FakePeer {
- public:
-  FakePeer() {
-    std::vector<ArenaIdentity> identities = {make_identity("unused", 4096),
-                                             make_identity("unused", 4096)};
-    // Another process, so that segments travel as descriptors.
-    identities[1].pid += 1;
-    identities_ = identities;
-    std::vector<ArenaConnection> connections(2);
-    connections[1].socket = std::move(pair_.near);
-    arena_ = std::make_unique<ArenaState>(0, std::move(identities), std::move(connections));
-    EXPECT_TRUE(arena_->start().ok());
-  }
-
-  ArenaState& arena() { return *arena_; }
-  int socket() const { return pair_.far.get(); }
-  void send(const ArenaMessage& message, int fd = -1) {
-    EXPECT_TRUE(send_message(socket(), message, fd, patient()).ok());
-  }
-  Received receive() {
-    if (!wait_for(socket(), POLLIN, patient())) return {};
-    auto received = receive_message(socket());
-    return received.ok() ? std::move(*received) : Received{};
-  }
-  bool is_gone() {
-    const base::Deadline deadline = patient();
-    while (!deadline.expired()) {
-      if (arena_->gone_flags()[1].load(std::memory_order_relaxed) != 0) return true;
-    }
-    return false;
-  }
-
- private:
-  PacketPair pair_;
-  std::vector<ArenaIdentity> identities_;
-  std::unique_ptr<ArenaState> arena_;
-};
-
-ArenaMessage segment_message(int segment, std::int64_t bytes) {
-  return {.kind = ArenaMessageKind::kSegment, .rank = 1, .segment = segment, .bytes = bytes};
-}
-
 TEST(ArenaProtocol, MapsAndAnswers) {
   FakePeer peer;
   const auto memory = create_memory(4096);
   peer.send(segment_message(0, 4096), memory->get());
   EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kMapped);
-  EXPECT_NE(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+  EXPECT_NE(peer.arena().base(1, 0), nullptr);
 }
 
 TEST(ArenaProtocol, AnswersThatItCannotMap) {
@@ -194,7 +141,7 @@ TEST(ArenaProtocol, AnswersThatItCannotMap) {
       .kind = ArenaMessageKind::kSharedSegment, .rank = 1, .segment = 0, .bytes = 4096};
   peer.send(unknown);
   EXPECT_EQ(peer.receive().message.kind, ArenaMessageKind::kNotMapped);
-  EXPECT_EQ(peer.arena().entry(1, 0).load(std::memory_order_acquire), nullptr);
+  EXPECT_EQ(peer.arena().base(1, 0), nullptr);
 }
 
 TEST(ArenaProtocol, APeerThatBreaksTheRulesIsGone) {
@@ -256,7 +203,7 @@ TEST(ArenaProtocol, AddingNeedsTheAnswerToThisVerySegment) {
   EXPECT_EQ(wrong.code(), Errc::kPeerTimeout) << "the answer was to segment 0, not 1";
   EXPECT_EQ(wrong.peer(), 1);
   EXPECT_EQ(peer.arena().total_bytes(), 4096) << "the failed segment must not count";
-  EXPECT_EQ(peer.arena().entry(0, 1).load(std::memory_order_acquire), nullptr);
+  EXPECT_EQ(peer.arena().base(0, 1), nullptr);
   const ArenaMessage refusal{
       .kind = ArenaMessageKind::kNotMapped, .rank = 1, .segment = 2, .error = ENOMEM};
   EXPECT_EQ(add_with_answer(peer, refusal).code(), Errc::kOutOfMemory);
@@ -352,14 +299,53 @@ TEST(ArenaIdentity, NamesRanksOfOtherUsers) {
   EXPECT_NE(status.message().find("rank 2"), std::string::npos);
 }
 
+DeviceUuid uuid_of(int device) {
+  DeviceUuid uuid{};
+  uuid.fill(static_cast<std::byte>(device));
+  return uuid;
+}
+
+std::vector<ArenaIdentity> ranks_on_devices(const std::vector<int>& devices) {
+  std::vector<ArenaIdentity> identities;
+  for (const int device : devices) {
+    identities.push_back(make_identity(
+        "unused", 4096, {.ordinal = device, .uuid = uuid_of(device), .unreachable = {}}));
+  }
+  return identities;
+}
+
+TEST(ArenaIdentity, NamesThePairThatHasNoWayToEachOther) {
+  std::vector<ArenaIdentity> identities = ranks_on_devices({0, 1, 0, 0x2f});
+  EXPECT_TRUE(check_identities(identities).ok());
+  // One of them says so: the other's process may not see its device.
+  identities[3].device.unreachable = {uuid_of(1)};
+  const Status status = check_identities(identities);
+  EXPECT_EQ(status.code(), Errc::kUnsupported);
+  EXPECT_EQ(status.message(),
+            "arena: no P2P with atomics between "
+            "rank 1 on device 1 (GPU-01010101-0101-0101-0101-010101010101) and "
+            "rank 3 on device 47 (GPU-2f2f2f2f-2f2f-2f2f-2f2f-2f2f2f2f2f2f)");
+}
+
+TEST(ArenaIdentity, NamesRanksWithAnotherKindOfMemory) {
+  std::vector<ArenaIdentity> identities = ranks_on_devices({0, DeviceIdentity::kHost, 1});
+  const Status status = check_identities(identities);
+  EXPECT_EQ(status.code(), Errc::kInvalidArgument);
+  EXPECT_EQ(status.message(), "arena: memory of the host on rank 1, of a GPU on rank 0");
+}
+
 TEST(ArenaIdentity, SurvivesTheTripAndDamageIsAnError) {
-  const ArenaIdentity identity = make_identity("name", 4096);
+  const ArenaIdentity identity = make_identity(
+      "name", 4096, {.ordinal = 3, .uuid = uuid_of(7), .unreachable = {uuid_of(1), uuid_of(9)}});
   const Bootstrap::Bytes good = encode_identity(identity);
   const auto copy = decode_identity(good);
   ASSERT_TRUE(copy.ok());
   EXPECT_EQ(copy->host, identity.host);
   EXPECT_EQ(copy->token, identity.token);
   EXPECT_EQ(copy->control_bytes, 4096);
+  EXPECT_EQ(copy->device.ordinal, 3);
+  EXPECT_EQ(copy->device.uuid, uuid_of(7));
+  EXPECT_EQ(copy->device.unreachable, identity.device.unreachable);
   for (std::size_t size = 0; size < good.size(); ++size) {
     EXPECT_FALSE(decode_identity(std::span(good).first(size)).ok()) << size;
   }

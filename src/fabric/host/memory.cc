@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Anonymous shared memory.
-#include "fabric/host/mapping.h"
+#include "fabric/host/memory.h"
 
 #include "base/check.h"
 #include "base/errno_status.h"
 #include "base/log.h"
 
-#include <algorithm>
 #include <errno.h>
 #include <fcntl.h>
-#include <functional>
 #include <string>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -49,6 +47,28 @@ Status check_limits(std::int64_t bytes) {
   return Status();
 }
 
+/// A mapped memfd.
+class HostMapping final : public Mapping {
+ public:
+  HostMapping(std::byte* base, std::int64_t bytes) : Mapping(base, bytes) {}
+  ~HostMapping() override {
+    if (::munmap(base(), static_cast<std::size_t>(bytes())) != 0) {
+      base::log(LogLevel::kError, "arena: munmap: errno " + std::to_string(errno));
+    }
+  }
+};
+
+Result<std::shared_ptr<Mapping>> map_memfd(int fd, std::int64_t bytes) {
+  constexpr int kProtection = PROT_READ | PROT_WRITE;
+  const auto size = static_cast<std::size_t>(bytes);
+  void* const base = ::mmap(nullptr, size, kProtection, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    return base::errno_status("arena: mmap of " + std::to_string(bytes) + " bytes", errno);
+  }
+  return std::shared_ptr<Mapping>(
+      std::make_shared<HostMapping>(static_cast<std::byte*>(base), bytes));
+}
+
 }  // namespace
 
 std::int64_t machine_memory_bytes() {
@@ -84,29 +104,28 @@ Status check_memory(int fd, std::int64_t bytes) {
   return Status();
 }
 
-Result<std::shared_ptr<Mapping>> Mapping::create(int fd, std::int64_t bytes) {
-  constexpr int kProtection = PROT_READ | PROT_WRITE;
-  const auto size = static_cast<std::size_t>(bytes);
-  void* const base = ::mmap(nullptr, size, kProtection, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) {
-    return base::errno_status("arena: mmap of " + std::to_string(bytes) + " bytes", errno);
+HostMemory::HostMemory(int num_ranks)
+    : gone_(std::make_unique<std::atomic<std::uint32_t>[]>(static_cast<std::size_t>(num_ranks))) {}
+
+Result<SegmentMemory::Created> HostMemory::create(std::int64_t bytes, std::int64_t used_bytes) {
+  if (used_bytes > machine_memory_bytes() - bytes) {
+    return Status(Errc::kOutOfMemory, "arena: segment of " + std::to_string(bytes) +
+                                          " bytes after " + std::to_string(used_bytes) +
+                                          ", but the memory of this machine is " +
+                                          std::to_string(machine_memory_bytes()) + " bytes");
   }
-  return std::shared_ptr<Mapping>(new Mapping(static_cast<std::byte*>(base), bytes));
+  EP_TRY_ASSIGN(base::UniqueFd fd, create_memory(bytes));
+  EP_TRY_ASSIGN(std::shared_ptr<Mapping> mapping, map_memfd(fd.get(), bytes));
+  return Created{.fd = std::move(fd), .mapping = std::move(mapping)};
 }
 
-Mapping::~Mapping() {
-  if (::munmap(base_, static_cast<std::size_t>(bytes_)) != 0) {
-    base::log(LogLevel::kError, "arena: munmap: errno " + std::to_string(errno));
-  }
+Result<std::shared_ptr<Mapping>> HostMemory::map(int fd, std::int64_t bytes) {
+  EP_TRY(check_memory(fd, bytes));
+  return map_memfd(fd, bytes);
 }
 
-bool Mapping::contains(const void* address, std::int64_t bytes) const {
-  // Pointers of different objects compare through std::less only.
-  const std::less_equal<const void*> is_not_after;
-  if (bytes < 0 || bytes > bytes_ || !is_not_after(base_, address)) return false;
-  // An empty range lies where its first byte would: the end of one mapping may be the start of
-  // another.
-  return is_not_after(address, base_ + (bytes_ - std::max<std::int64_t>(bytes, 1)));
+Status HostMemory::map_failure(std::string_view what, int native_code) const {
+  return base::errno_status(what, native_code);
 }
 
 }  // namespace ep::fabric

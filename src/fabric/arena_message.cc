@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Packing, sending and checked receiving of arena messages.
-#include "fabric/host/arena_message.h"
+#include "fabric/arena_message.h"
 
 #include "base/byte_io.h"
 #include "base/errno_status.h"

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inside of HostArena: what its service thread and its callers share.
+// The inside of an arena, whatever its memory: what its service thread and its callers share.
 #pragma once
 
 #include "base/deadline.h"
-#include "fabric/host/arena_identity.h"
-#include "fabric/host/arena_mesh.h"
-#include "fabric/host/arena_message.h"
-#include "fabric/host/mapping.h"
+#include "fabric/arena_identity.h"
+#include "fabric/arena_mesh.h"
+#include "fabric/arena_message.h"
+#include "fabric/mapping.h"
 #include "fabric/segment.h"
+#include "fabric/segment_memory.h"
 
 #include <ep/status.h>
 
@@ -27,7 +28,8 @@ class ArenaState {
  public:
   ArenaState(int rank,
              std::vector<ArenaIdentity> identities,
-             std::vector<ArenaConnection> connections);
+             std::vector<ArenaConnection> connections,
+             std::unique_ptr<SegmentMemory> memory);
   ArenaState(const ArenaState&) = delete;
   ArenaState& operator=(const ArenaState&) = delete;
   /// Ends the service thread and closes the connections: peers see this rank gone.
@@ -47,9 +49,12 @@ class ArenaState {
 
   int rank() const { return rank_; }
   int num_ranks() const { return static_cast<int>(identities_.size()); }
-  std::atomic<std::byte*>& entry(int peer, int segment) const;
+  /// nullptr where not mapped.
+  std::byte* base(int peer, int segment) const;
+  /// [num_ranks][kMaxSegments] bases, for the host.
   const std::atomic<std::byte*>* peer_table() const { return table_.get(); }
-  const std::atomic<std::uint32_t>* gone_flags() const { return gone_.get(); }
+  const std::atomic<std::uint32_t>* gone_flags() const { return memory_->gone_flags(); }
+  const SegmentMemory& memory() const { return *memory_; }
 
  private:
   /// What a peer has said about the segment that is being added.
@@ -57,12 +62,12 @@ class ArenaState {
   struct Announcement {
     int segment = -1;
     std::vector<Answer> answers;
+    /// Native code of a refusal; 0: the memory was not what was announced.
     int error = 0;
   };
 
-  Result<std::shared_ptr<Mapping>> create_mapping(std::int64_t bytes, base::UniqueFd& memory) const;
   Result<int> begin_announcement(const std::shared_ptr<Mapping>& mapping);
-  Status announce(int segment, std::int64_t bytes, int memory, base::Deadline deadline);
+  Status announce(int segment, const SegmentMemory::Created& created, base::Deadline deadline);
   Status await_answers(base::Deadline deadline);
   Status judge_answers() const;
   bool has_all_answers() const;
@@ -74,7 +79,10 @@ class ArenaState {
   bool map_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory);
   Result<std::shared_ptr<Mapping>> mapping_of(int peer,
                                               const ArenaMessage& message,
-                                              const base::UniqueFd& memory) const;
+                                              const base::UniqueFd& memory);
+  Status take_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory);
+  bool is_mapped(int peer, int segment) const;
+  Status publish(int peer, int segment, std::byte* base);
   bool note_answer(int peer, const ArenaMessage& message);
   enum class Departure : std::uint8_t { kDied, kLeft };
   void mark_gone(int peer, Departure departure);
@@ -85,6 +93,7 @@ class ArenaState {
     return connections_[static_cast<std::size_t>(peer)].socket.get();
   }
   std::shared_ptr<Mapping>& mapping(int peer, int segment);
+  std::atomic<std::byte*>& entry(int peer, int segment) const;
   std::vector<int> peers() const;
   std::vector<int> peers_without_control() const;
 
@@ -93,7 +102,7 @@ class ArenaState {
   /// Closed in the destructor only, so that no other thread ever meets a reused descriptor.
   const std::vector<ArenaConnection> connections_;
   const std::unique_ptr<std::atomic<std::byte*>[]> table_;
-  const std::unique_ptr<std::atomic<std::uint32_t>[]> gone_;
+  const std::unique_ptr<SegmentMemory> memory_;
   base::UniqueFd stop_;
   std::thread service_;
 

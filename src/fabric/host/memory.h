@@ -3,35 +3,32 @@
 #pragma once
 
 #include "base/unique_fd.h"
+#include "fabric/segment_memory.h"
 
 #include <ep/status.h>
 
-#include <cstddef>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 namespace ep::fabric {
 
-/// A mapped memfd; unmapped on destruction.
-class Mapping {
+/// Segments of a HostArena. Roles read the arena's own table of bases.
+class HostMemory final : public SegmentMemory {
  public:
-  /// `fd` is not kept. Errors: kOutOfMemory, kFabric.
-  static Result<std::shared_ptr<Mapping>> create(int fd, std::int64_t bytes);
+  explicit HostMemory(int num_ranks);
 
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping();
+  /// Errors: kOutOfMemory where this machine has not that much; kFabric.
+  Result<Created> create(std::int64_t bytes, std::int64_t used_bytes) override;
+  /// Errors: kOutOfMemory, kFabric.
+  Result<std::shared_ptr<Mapping>> map(int fd, std::int64_t bytes) override;
+  Status map_failure(std::string_view what, int native_code) const override;
 
-  std::byte* base() const { return base_; }
-  std::int64_t bytes() const { return bytes_; }
-  /// Whether all `bytes` bytes from `address` lie in it.
-  bool contains(const void* address, std::int64_t bytes) const;
+  std::atomic<std::uint32_t>* gone_flags() const override { return gone_.get(); }
 
  private:
-  Mapping(std::byte* base, std::int64_t bytes) : base_(base), bytes_(bytes) {}
-
-  std::byte* const base_;
-  const std::int64_t bytes_;
+  const std::unique_ptr<std::atomic<std::uint32_t>[]> gone_;
 };
 
 /// A zeroed memfd of that size which can neither shrink nor grow, so that no holder can make

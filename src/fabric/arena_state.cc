@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Adding segments, and the service thread that maps those of the peers.
-#include "fabric/host/arena_state.h"
+#include "fabric/arena_state.h"
 
 #include "base/check.h"
 #include "base/errno_status.h"
@@ -54,12 +54,13 @@ Status peer_failure(const char* what, const std::vector<int>& peers) {
 
 ArenaState::ArenaState(int rank,
                        std::vector<ArenaIdentity> identities,
-                       std::vector<ArenaConnection> connections)
+                       std::vector<ArenaConnection> connections,
+                       std::unique_ptr<SegmentMemory> memory)
     : rank_(rank),
       identities_(std::move(identities)),
       connections_(std::move(connections)),
       table_(std::make_unique<std::atomic<std::byte*>[]>(identities_.size() * kMaxSegments)),
-      gone_(std::make_unique<std::atomic<std::uint32_t>[]>(identities_.size())),
+      memory_(std::move(memory)),
       mappings_(identities_.size() * kMaxSegments) {}
 
 ArenaState::~ArenaState() {
@@ -103,30 +104,25 @@ std::atomic<std::byte*>& ArenaState::entry(int peer, int segment) const {
   return table_[table_index(peer, segment)];
 }
 
+std::byte* ArenaState::base(int peer, int segment) const {
+  EP_CHECK(peer >= 0 && peer < num_ranks() && segment >= 0 && segment < kMaxSegments);
+  return entry(peer, segment).load(std::memory_order_acquire);  // [sync:segment-base]
+}
+
+/// First where roles read it: what the host knows of, they know of.
+Status ArenaState::publish(int peer, int segment, std::byte* base) {
+  EP_TRY(memory_->publish(peer, segment, base));
+  entry(peer, segment).store(base, std::memory_order_release);  // [sync:segment-base]
+  return Status();
+}
+
 std::shared_ptr<Mapping>& ArenaState::mapping(int peer, int segment) {
   return mappings_[table_index(peer, segment)];
 }
 
 // relaxed: only this thread's own decisions follow from it.
 bool ArenaState::is_gone(int peer) const {
-  return gone_[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed) != 0;
-}
-
-Result<std::shared_ptr<Mapping>> ArenaState::create_mapping(std::int64_t bytes,
-                                                            base::UniqueFd& memory) const {
-  if (bytes <= 0) {
-    return Status(Errc::kInvalidArgument,
-                  "arena: segment of " + std::to_string(bytes) + " bytes, expected above 0");
-  }
-  const std::int64_t total = total_bytes();
-  if (total > machine_memory_bytes() - bytes) {
-    return Status(Errc::kOutOfMemory, "arena: segment of " + std::to_string(bytes) +
-                                          " bytes after " + std::to_string(total) +
-                                          ", but the memory of this machine is " +
-                                          std::to_string(machine_memory_bytes()) + " bytes");
-  }
-  EP_TRY_ASSIGN(memory, create_memory(bytes));
-  return Mapping::create(memory.get(), bytes);
+  return gone_flags()[static_cast<std::size_t>(peer)].load(std::memory_order_relaxed) != 0;
 }
 
 Result<int> ArenaState::begin_announcement(const std::shared_ptr<Mapping>& new_mapping) {
@@ -137,8 +133,6 @@ Result<int> ArenaState::begin_announcement(const std::shared_ptr<Mapping>& new_m
   }
   const int segment = next_segment_++;
   mapping(rank_, segment) = new_mapping;
-  entry(rank_, segment)
-      .store(new_mapping->base(), std::memory_order_release);  // [sync:segment-base]
   announcement_ = {.segment = segment,
                    .answers = std::vector<Answer>(identities_.size(), Answer::kNone),
                    .error = 0};
@@ -148,24 +142,30 @@ Result<int> ArenaState::begin_announcement(const std::shared_ptr<Mapping>& new_m
 
 Result<Segment> ArenaState::add_segment(std::int64_t bytes, base::Deadline deadline) {
   const std::lock_guard adding(adding_);
-  base::UniqueFd memory;
-  EP_TRY_ASSIGN(const std::shared_ptr<Mapping> created, create_mapping(bytes, memory));
-  EP_TRY_ASSIGN(const int segment, begin_announcement(created));
-  Status status = announce(segment, bytes, memory.get(), deadline);
+  if (bytes <= 0) {
+    return Status(Errc::kInvalidArgument,
+                  "arena: segment of " + std::to_string(bytes) + " bytes, expected above 0");
+  }
+  EP_TRY_ASSIGN(const SegmentMemory::Created created, memory_->create(bytes, total_bytes()));
+  EP_TRY_ASSIGN(const int segment, begin_announcement(created.mapping));
+  Status status = publish(rank_, segment, created.mapping->base());
+  if (status.ok()) status = announce(segment, created, deadline);
   if (status.ok()) status = await_answers(deadline);
   if (!status.ok()) {
     withdraw(segment);
     return status;
   }
-  return Segment{.id = segment, .base = created->base(), .bytes = bytes, .keep_alive = created};
+  return Segment{.id = segment,
+                 .base = created.mapping->base(),
+                 .bytes = created.mapping->bytes(),
+                 .keep_alive = created.mapping};
 }
 
-Status ArenaState::announce(int segment, std::int64_t bytes, int memory, base::Deadline deadline) {
+Status ArenaState::announce(int segment,
+                            const SegmentMemory::Created& created,
+                            base::Deadline deadline) {
   const ArenaIdentity& self = identities_[static_cast<std::size_t>(rank_)];
-  {
-    const std::lock_guard lock(mutex_);
-    register_segment(self.token, segment, mapping(rank_, segment));
-  }
+  register_segment(self.token, segment, created.mapping);
   for (int peer : peers()) {
     if (is_gone(peer)) continue;
     const bool is_shared = identities_[static_cast<std::size_t>(peer)].is_same_process(self);
@@ -174,9 +174,10 @@ Status ArenaState::announce(int segment, std::int64_t bytes, int memory, base::D
         .rank = rank_,
         .segment = segment,
         .error = 0,
-        .bytes = bytes,
+        .bytes = created.mapping->bytes(),
         .token = self.token};
-    const Status sent = send_message(socket_of(peer), message, is_shared ? -1 : memory, deadline);
+    const int fd = is_shared ? -1 : created.fd.get();
+    const Status sent = send_message(socket_of(peer), message, fd, deadline);
     // Closed: the service thread is about to notice, and await_answers() says who is to blame.
     const bool is_closed = sent.native_code() == EPIPE || sent.native_code() == ECONNRESET;
     if (!sent.ok() && !is_closed) {
@@ -224,15 +225,18 @@ Status ArenaState::judge_answers() const {
   }
   if (!silent.empty()) return peer_failure("did not map the segment within the deadline", silent);
   if (refusing.empty()) return Status();
-  return base::errno_status("arena: could not map the segment: rank " + list_ranks(refusing),
-                            announcement_.error);
+  const std::string what = "arena: could not map the segment: rank " + list_ranks(refusing);
+  if (announcement_.error == 0) return Status(Errc::kFabric, what);
+  return memory_->map_failure(what, announcement_.error);
 }
 
 /// The id stays used: a peer may have mapped it.
 void ArenaState::withdraw(int segment) {
+  entry(rank_, segment).store(nullptr, std::memory_order_release);  // [sync:segment-base]
+  const Status published = memory_->publish(rank_, segment, nullptr);
+  if (!published.ok()) base::log(LogLevel::kError, rank_, published.message());
   const std::lock_guard lock(mutex_);
   announcement_ = {};
-  entry(rank_, segment).store(nullptr, std::memory_order_release);  // [sync:segment-base]
   mapping(rank_, segment).reset();
 }
 
@@ -340,33 +344,43 @@ bool ArenaState::handle(int peer, const ArenaMessage& message, const base::Uniqu
 
 Result<std::shared_ptr<Mapping>> ArenaState::mapping_of(int peer,
                                                         const ArenaMessage& message,
-                                                        const base::UniqueFd& memory) const {
+                                                        const base::UniqueFd& memory) {
   if (message.kind == ArenaMessageKind::kSharedSegment) {
     const ArenaToken& token = identities_[static_cast<std::size_t>(peer)].token;
     std::shared_ptr<Mapping> shared = find_segment(token, message.segment);
-    if (shared == nullptr) return Status(Errc::kFabric, "arena: no such segment", EINVAL);
+    if (shared == nullptr) return Status(Errc::kFabric, "arena: no such segment");
     return shared;
   }
-  EP_TRY(check_memory(memory.get(), message.bytes));
-  return Mapping::create(memory.get(), message.bytes);
+  return memory_->map(memory.get(), message.bytes);
+}
+
+/// Only the service thread stores mappings of peers, so that a check lasts until it stores.
+Status ArenaState::take_segment(int peer,
+                                const ArenaMessage& message,
+                                const base::UniqueFd& memory) {
+  EP_TRY_ASSIGN(std::shared_ptr<Mapping> mapped, mapping_of(peer, message, memory));
+  EP_TRY(publish(peer, message.segment, mapped->base()));
+  const std::lock_guard lock(mutex_);
+  mapping(peer, message.segment) = std::move(mapped);
+  changed_.notify_all();
+  return Status();
+}
+
+bool ArenaState::is_mapped(int peer, int segment) const {
+  const std::lock_guard lock(mutex_);
+  return mappings_[table_index(peer, segment)] != nullptr;
 }
 
 bool ArenaState::map_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory) {
   if (message.segment < 0 || message.segment >= kMaxSegments || message.bytes <= 0) return false;
+  if (is_mapped(peer, message.segment)) return false;
   ArenaMessage answer{.kind = ArenaMessageKind::kMapped, .rank = rank_, .segment = message.segment};
-  Result<std::shared_ptr<Mapping>> mapped = mapping_of(peer, message, memory);
-  if (mapped.ok()) {
-    const std::lock_guard lock(mutex_);
-    if (mapping(peer, message.segment) != nullptr) return false;
-    std::byte* const base = (*mapped)->base();
-    mapping(peer, message.segment) = std::move(*mapped);
-    entry(peer, message.segment).store(base, std::memory_order_release);  // [sync:segment-base]
-    changed_.notify_all();
-  } else {
+  const Status status = take_segment(peer, message, memory);
+  if (!status.ok()) {
     // The owner hears of it, or has withdrawn the segment.
-    base::log(LogLevel::kInfo, rank_, mapped.status().message());
+    base::log(LogLevel::kInfo, rank_, status.message());
     answer.kind = ArenaMessageKind::kNotMapped;
-    answer.error = static_cast<std::int32_t>(mapped.status().native_code());
+    answer.error = static_cast<std::int32_t>(status.native_code());
   }
   return send_message(socket_of(peer), answer, -1, base::Deadline::after(kAnswerTimeout)).ok();
 }
@@ -389,7 +403,7 @@ void ArenaState::mark_gone(int peer, Departure departure) {
   if (is_gone(peer)) return;
   // [sync:gone] release: after the end of the connection was read, so after all that the peer
   // wrote.
-  gone_[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);
+  memory_->gone_flags()[static_cast<std::size_t>(peer)].store(1, std::memory_order_release);
   (departure == Departure::kDied ? died_ : left_).push_back(peer);
   changed_.notify_all();
 }

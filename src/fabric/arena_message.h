@@ -4,7 +4,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "fabric/host/segment_registry.h"
+#include "fabric/segment_registry.h"
 
 #include <ep/status.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The mappings of this process that ranks of the same process may share.
-#include "fabric/host/segment_registry.h"
+#include "fabric/segment_registry.h"
 
 #include <map>
 #include <mutex>

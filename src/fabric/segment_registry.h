@@ -2,7 +2,7 @@
 // The mappings of this process that ranks of the same process may share.
 #pragma once
 
-#include "fabric/host/mapping.h"
+#include "fabric/mapping.h"
 
 #include <array>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include "base/deadline.h"
 #include "base/unique_fd.h"
-#include "fabric/host/arena_identity.h"
+#include "fabric/arena_identity.h"
 
 #include <ep/status.h>
 

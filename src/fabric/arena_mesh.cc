@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // One connection between every two arenas of a host.
-#include "fabric/host/arena_mesh.h"
+#include "fabric/arena_mesh.h"
 
 #include "base/check.h"
 #include "base/errno_status.h"
 #include "base/log.h"
+#include "fabric/arena_message.h"
 #include "fabric/bootstrap/keyed_hash.h"
 #include "fabric/bootstrap/rank_list.h"
-#include "fabric/host/arena_message.h"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host, process and size of the ranks of an arena.
+#include "fabric/arena_identity.h"
+
+#include "base/byte_io.h"
+#include "base/check.h"
+#include "fabric/bootstrap/keyed_hash.h"
+#include "fabric/bootstrap/rank_list.h"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <functional>
+#include <string_view>
+#include <unistd.h>
+#include <utility>
+
+namespace ep::fabric {
+namespace {
+
+constexpr std::size_t kMaxTextBytes = 512;
+/// Of one process; what comes from a peer is bounded before it is allocated.
+constexpr std::uint32_t kMaxDevices = 1024;
+
+std::string link_target(const char* path) {
+  std::array<char, 64> target{};
+  const ssize_t size = ::readlink(path, target.data(), target.size());
+  return size > 0 ? std::string(target.data(), static_cast<std::size_t>(size)) : "";
+}
+
+std::string local_host_name() {
+  std::array<char, 256> name{};
+  // The last byte stays 0 where a longer name is cut.
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "unknown";
+  return name.data();
+}
+
+/// Abstract sockets belong to a network namespace, peer credentials to a pid namespace.
+std::string host_identity() {
+  std::string boot_id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot_id;
+  if (boot_id.empty()) boot_id = local_host_name();
+  return boot_id + " " + link_target("/proc/self/ns/net") + " " + link_target("/proc/self/ns/pid");
+}
+
+std::uint64_t random_number() {
+  std::uint64_t number = 0;
+  fill_random(std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
+std::uint64_t process_nonce() {
+  static const std::uint64_t kNonce = random_number();
+  return kNonce;
+}
+
+/// Ranks whose `field` differs from rank 0's.
+template <class Field>
+std::vector<int> ranks_that_differ(const std::vector<ArenaIdentity>& identities, Field field) {
+  std::vector<int> ranks;
+  for (std::size_t rank = 1; rank < identities.size(); ++rank) {
+    if (std::invoke(field, identities[rank]) != std::invoke(field, identities[0])) {
+      ranks.push_back(static_cast<int>(rank));
+    }
+  }
+  return ranks;
+}
+
+Status check_hosts(const std::vector<ArenaIdentity>& identities) {
+  const ArenaIdentity& first = identities[0];
+  if (const auto ranks = ranks_that_differ(identities, &ArenaIdentity::host); !ranks.empty()) {
+    const ArenaIdentity& other = identities[static_cast<std::size_t>(ranks[0])];
+    return Status(Errc::kUnsupported,
+                  "arena: on another host (or in other namespaces) than rank 0: rank " +
+                      list_ranks(ranks) + "; rank 0 on " + first.host_name + ", rank " +
+                      std::to_string(ranks[0]) + " on " + other.host_name);
+  }
+  const auto ranks = ranks_that_differ(identities, &ArenaIdentity::uid);
+  if (ranks.empty()) return Status();
+  return Status(Errc::kUnsupported, "arena: of another user than rank 0 (uid " +
+                                        std::to_string(first.uid) + "): rank " + list_ranks(ranks));
+}
+
+Status check_control_bytes(const std::vector<ArenaIdentity>& identities) {
+  const ArenaIdentity& first = identities[0];
+  const auto ranks = ranks_that_differ(identities, &ArenaIdentity::control_bytes);
+  if (!ranks.empty()) {
+    const ArenaIdentity& other = identities[static_cast<std::size_t>(ranks[0])];
+    return Status(Errc::kInvalidArgument,
+                  "arena: control_bytes = " + std::to_string(other.control_bytes) + " on rank " +
+                      list_ranks(ranks) + ", " + std::to_string(first.control_bytes) +
+                      " on rank 0");
+  }
+  if (first.control_bytes > 0) return Status();
+  return Status(
+      Errc::kInvalidArgument,
+      "arena: control_bytes = " + std::to_string(first.control_bytes) + ", expected above 0");
+}
+
+Status check_memory_kinds(const std::vector<ArenaIdentity>& identities) {
+  const auto ranks = ranks_that_differ(
+      identities, [](const ArenaIdentity& identity) { return identity.device.is_host(); });
+  if (ranks.empty()) return Status();
+  const bool is_host_first = identities[0].device.is_host();
+  return Status(Errc::kInvalidArgument, std::string("arena: memory of ") +
+                                            (is_host_first ? "a GPU" : "the host") + " on rank " +
+                                            list_ranks(ranks) + ", of " +
+                                            (is_host_first ? "the host" : "a GPU") + " on rank 0");
+}
+
+Status check_reach(const std::vector<ArenaIdentity>& identities) {
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    for (std::size_t peer = 0; peer < rank; ++peer) {
+      const DeviceIdentity& mine = identities[rank].device;
+      const DeviceIdentity& theirs = identities[peer].device;
+      if (mine.can_reach(theirs) && theirs.can_reach(mine)) continue;
+      return Status(Errc::kUnsupported, "arena: no P2P with atomics between rank " +
+                                            std::to_string(peer) + " on " + name_of(theirs) +
+                                            " and rank " + std::to_string(rank) + " on " +
+                                            name_of(mine));
+    }
+  }
+  return Status();
+}
+
+void encode_device(const DeviceIdentity& device, base::ByteWriter& writer) {
+  writer.put(device.ordinal).put_bytes(device.uuid);
+  writer.put(static_cast<std::uint32_t>(device.unreachable.size()));
+  for (const DeviceUuid& uuid : device.unreachable) writer.put_bytes(uuid);
+}
+
+DeviceUuid read_uuid(base::ByteReader& reader) {
+  DeviceUuid uuid{};
+  const std::span<const std::byte> bytes = reader.get_bytes(uuid.size());
+  std::copy(bytes.begin(), bytes.end(), uuid.begin());
+  return uuid;
+}
+
+/// Damage shows in the reader, or as a number that no process has.
+bool decode_device(base::ByteReader& reader, DeviceIdentity& device) {
+  device.ordinal = reader.get<std::int32_t>();
+  device.uuid = read_uuid(reader);
+  const auto num_unreachable = reader.get<std::uint32_t>();
+  if (device.ordinal < DeviceIdentity::kHost || num_unreachable > kMaxDevices) return false;
+  for (std::uint32_t i = 0; i < num_unreachable; ++i) {
+    device.unreachable.push_back(read_uuid(reader));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool DeviceIdentity::can_reach(const DeviceIdentity& other) const {
+  return std::find(unreachable.begin(), unreachable.end(), other.uuid) == unreachable.end();
+}
+
+std::string name_of(const DeviceIdentity& device) {
+  if (device.is_host()) return "the host";
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  // 8-4-4-4-12 digits.
+  constexpr std::array<std::size_t, 4> kHyphensBefore{4, 6, 8, 10};
+  std::string text = "device " + std::to_string(device.ordinal) + " (GPU-";
+  for (std::size_t i = 0; i < device.uuid.size(); ++i) {
+    if (std::find(kHyphensBefore.begin(), kHyphensBefore.end(), i) != kHyphensBefore.end()) {
+      text += '-';
+    }
+    const auto value = std::to_integer<unsigned>(device.uuid[i]);
+    text += kDigits[value >> 4];
+    text += kDigits[value & 0xf];
+  }
+  return text + ")";
+}
+
+ArenaIdentity make_identity(std::string socket_name,
+                            std::int64_t control_bytes,
+                            DeviceIdentity device) {
+  ArenaIdentity identity;
+  identity.host = host_identity();
+  identity.host_name = local_host_name();
+  identity.pid = ::getpid();
+  identity.uid = ::geteuid();
+  identity.process = process_nonce();
+  fill_random(identity.token);
+  identity.socket_name = std::move(socket_name);
+  identity.control_bytes = control_bytes;
+  identity.device = std::move(device);
+  return identity;
+}
+
+Bootstrap::Bytes encode_identity(const ArenaIdentity& identity) {
+  base::ByteWriter writer;
+  writer.put_text(identity.host)
+      .put_text(identity.host_name)
+      .put(identity.pid)
+      .put(identity.uid)
+      .put(identity.process)
+      .put_bytes(identity.token)
+      .put_text(identity.socket_name)
+      .put(identity.control_bytes);
+  encode_device(identity.device, writer);
+  return writer.take();
+}
+
+Result<ArenaIdentity> decode_identity(std::span<const std::byte> bytes) {
+  base::ByteReader reader(bytes);
+  ArenaIdentity identity;
+  identity.host = reader.get_text(kMaxTextBytes);
+  identity.host_name = reader.get_text(kMaxTextBytes);
+  identity.pid = reader.get<std::int64_t>();
+  identity.uid = reader.get<std::uint32_t>();
+  identity.process = reader.get<std::uint64_t>();
+  const std::span<const std::byte> token = reader.get_bytes(identity.token.size());
+  identity.socket_name = reader.get_text(kMaxTextBytes);
+  identity.control_bytes = reader.get<std::int64_t>();
+  const bool is_valid = decode_device(reader, identity.device);
+  if (!is_valid || !reader.is_complete()) return Status(Errc::kFabric, "arena: malformed identity");
+  std::copy(token.begin(), token.end(), identity.token.begin());
+  return identity;
+}
+
+Status check_identities(const std::vector<ArenaIdentity>& identities) {
+  EP_TRY(check_hosts(identities));
+  EP_TRY(check_control_bytes(identities));
+  EP_TRY(check_memory_kinds(identities));
+  return check_reach(identities);
+}
+
+}  // namespace ep::fabric

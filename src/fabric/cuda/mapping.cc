@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Physical memory of a GPU and its mappings.
+#include "fabric/cuda/mapping.h"
+
+#include "base/check.h"
+#include "base/errno_status.h"
+#include "fabric/cuda/status.h"
+
+#include <cstddef>
+#include <errno.h>
+#include <fcntl.h>
+#include <string>
+#include <vector>
+
+namespace ep::fabric {
+namespace {
+
+constexpr CUmemAllocationHandleType kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+
+/// Addresses without memory.
+class AddressRange {
+ public:
+  static Result<AddressRange> reserve(const Driver& driver, std::int64_t bytes) {
+    CUdeviceptr base = 0;
+    const auto size = static_cast<std::size_t>(bytes);
+    EP_TRY(cu_status(
+        driver.mem_address_reserve(&base, size, static_cast<std::size_t>(kCudaGranule), 0, 0),
+        "cuMemAddressReserve of " + std::to_string(bytes) + " bytes"));
+    return AddressRange(driver, base, size);
+  }
+  AddressRange(AddressRange&& other) noexcept
+      : driver_(other.driver_), base_(std::exchange(other.base_, 0)), bytes_(other.bytes_) {}
+  AddressRange& operator=(AddressRange&&) = delete;
+  AddressRange(const AddressRange&) = delete;
+  AddressRange& operator=(const AddressRange&) = delete;
+  ~AddressRange() {
+    if (base_ != 0) log_failure(driver_->mem_address_free(base_, bytes_), "cuMemAddressFree");
+  }
+
+  const Driver& driver() const { return *driver_; }
+  CUdeviceptr base() const { return base_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  AddressRange(const Driver& driver, CUdeviceptr base, std::size_t bytes)
+      : driver_(&driver), base_(base), bytes_(bytes) {}
+
+  const Driver* driver_;
+  CUdeviceptr base_;
+  std::size_t bytes_;
+};
+
+/// Addresses with memory behind them.
+class CudaMapping final : public Mapping {
+ public:
+  explicit CudaMapping(AddressRange range)
+      : Mapping(reinterpret_cast<std::byte*>(range.base()),
+                static_cast<std::int64_t>(range.bytes())),
+        range_(std::move(range)) {}
+  ~CudaMapping() override {
+    log_failure(range_.driver().mem_unmap(range_.base(), range_.bytes()), "cuMemUnmap");
+  }
+
+ private:
+  const AddressRange range_;
+};
+
+CUmemAllocationProp properties_of(const CudaDevice& device) {
+  CUmemAllocationProp properties{};
+  properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+  properties.requestedHandleTypes = kHandleType;
+  properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.identity.ordinal};
+  return properties;
+}
+
+Status check_granularity(const CudaDevice& device, const CUmemAllocationProp& properties) {
+  std::size_t granularity = 0;
+  EP_TRY(cu_status(device.driver->mem_get_allocation_granularity(&granularity, &properties,
+                                                                 CU_MEM_ALLOC_GRANULARITY_MINIMUM),
+                   "cuMemGetAllocationGranularity"));
+  if (granularity != 0 && static_cast<std::size_t>(kCudaGranule) % granularity == 0) {
+    return Status();
+  }
+  return Status(Errc::kUnsupported, name_of(device.identity) + " allocates in units of " +
+                                        std::to_string(granularity) + " bytes, expected " +
+                                        std::to_string(kCudaGranule));
+}
+
+}  // namespace
+
+Result<Allocation> Allocation::create(const CudaDevice& device, std::int64_t bytes) {
+  const CUmemAllocationProp properties = properties_of(device);
+  EP_TRY(check_granularity(device, properties));
+  CUmemGenericAllocationHandle handle = 0;
+  EP_TRY(cu_status(
+      device.driver->mem_create(&handle, static_cast<std::size_t>(bytes), &properties, 0),
+      "cuMemCreate of " + std::to_string(bytes) + " bytes on " + name_of(device.identity)));
+  return Allocation(*device.driver, handle);
+}
+
+Result<Allocation> Allocation::import(const CudaDevice& device, int fd) {
+  CUmemGenericAllocationHandle handle = 0;
+  // A descriptor travels as a pointer here.
+  void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
+  EP_TRY(cu_status(device.driver->mem_import_from_shareable_handle(&handle, os_handle, kHandleType),
+                   "cuMemImportFromShareableHandle"));
+  return Allocation(*device.driver, handle);
+}
+
+Allocation::~Allocation() {
+  if (handle_ != 0) log_failure(driver_->mem_release(handle_), "cuMemRelease");
+}
+
+Result<base::UniqueFd> Allocation::export_fd() const {
+  int fd = -1;
+  EP_TRY(cu_status(driver_->mem_export_to_shareable_handle(&fd, handle_, kHandleType, 0),
+                   "cuMemExportToShareableHandle"));
+  base::UniqueFd owned(fd);
+  if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return base::errno_status("arena: fcntl", errno);
+  return owned;
+}
+
+Result<std::shared_ptr<Mapping>> map_allocation(const Driver& driver,
+                                                const Allocation& allocation,
+                                                std::int64_t bytes,
+                                                std::span<const int> devices) {
+  EP_TRY_ASSIGN(AddressRange range, AddressRange::reserve(driver, bytes));
+  const CUdeviceptr base = range.base();
+  const auto size = static_cast<std::size_t>(bytes);
+  EP_TRY(cu_status(driver.mem_map(base, size, 0, allocation.handle(), 0),
+                   "cuMemMap of " + std::to_string(bytes) + " bytes"));
+  std::shared_ptr<Mapping> mapping = std::make_shared<CudaMapping>(std::move(range));
+  std::vector<CUmemAccessDesc> access;
+  for (const int device : devices) {
+    access.push_back({.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
+                      .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE});
+  }
+  EP_TRY(cu_status(driver.mem_set_access(base, size, access.data(), access.size()),
+                   "cuMemSetAccess of " + std::to_string(bytes) + " bytes"));
+  return mapping;
+}
+
+}  // namespace ep::fabric

@@ -188,8 +188,12 @@ intranode::CombineParams CombineCall::params() const {
   params.bias = row_input(input.bias);
   params.out = static_cast<std::byte*>(result_.output.out.data);
   params.out_stride_bytes = result_.output.out.stride(0) * size_of(input.rows.dtype);
-  params.sum = {
-      .num_elems = input.rows.size(1), .dtype = input.rows.dtype, .weighted = is_weighted()};
+  params.sum = {.num_elems = input.rows.size(1),
+                .dtype = input.rows.dtype,
+                .weighted = is_weighted(),
+                .max_terms = routing().has_expert_rows()
+                                 ? routing().spec().topk
+                                 : std::min(routing().spec().topk, call_.state().num_ranks())};
   params.pushes = is_pushing();
   locate_rows(params);
   return params;

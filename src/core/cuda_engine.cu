@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/cuda_engine.h"
+#include "fabric/cuda/status.h"
 #include "intranode/cuda.h"
 
 #include <cuda_runtime.h>
@@ -20,16 +21,13 @@
 namespace ep::core {
 namespace {
 
+using fabric::cuda_status;
+
 constexpr int kMinComputeMajor = 8;
 /// Until a measured curve says better.
 constexpr int kDefaultSms = 16;
 /// Control words and sizes are small; larger reads go in pieces.
 constexpr std::int64_t kReadBytes = 4096;
-
-Status cuda_status(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return {};
-  return Status(Errc::kCuda, std::string(call) + ": " + cudaGetErrorString(error), error);
-}
 
 void log_failure(cudaError_t error, const char* call) {
   if (error != cudaSuccess) base::log(LogLevel::kError, cuda_status(error, call).message());
@@ -168,11 +166,11 @@ class CudaEngine final : public Engine {
 
   Status launch(const intranode::DispatchParams& params, int num_sms, Stream stream) override {
     EP_TRY(order(stream));
-    return intranode::launch_dispatch(stream, params, num_sms);
+    return intranode::launch_dispatch(kernels_, stream, params, num_sms);
   }
   Status launch(const intranode::CombineParams& params, int num_sms, Stream stream) override {
     EP_TRY(order(stream));
-    return intranode::launch_combine(stream, params, num_sms);
+    return intranode::launch_combine(kernels_, stream, params, num_sms);
   }
   Status fill_zero(void* dst, std::int64_t bytes, Stream stream) override;
   Status upload(void* dst, const void* src, std::int64_t bytes, Stream stream) override;
@@ -200,6 +198,7 @@ class CudaEngine final : public Engine {
 
   const int device_;
   int num_sms_ = 1;
+  intranode::LoadedKernels kernels_;
   cudaStream_t own_stream_ = nullptr;
   layout::OpReport* report_ = nullptr;
   /// Pinned, for read().
@@ -261,7 +260,8 @@ Status CudaEngine::initialize() {
       cudaHostAlloc(&report, sizeof(layout::OpReport), cudaHostAllocPortable | cudaHostAllocMapped),
       "cudaHostAlloc"));
   report_ = new (report) layout::OpReport();
-  return intranode::load_kernels();
+  EP_TRY_ASSIGN(kernels_, intranode::load_kernels());
+  return Status();
 }
 
 Status CudaEngine::query_place(cudaStream_t stream) {

@@ -14,7 +14,7 @@ struct BlockView {
   const primitives::OpContext<Exec>* op;
 
   EP_HOST_DEVICE std::byte* section(int rank, layout::Section section) const {
-    return op->address_of(rank, (*op->block_at(op->rank(), rank))[section]);
+    return op->address_of(rank, (*op->block_from(rank))[section]);
   }
   template <class T>
   EP_HOST_DEVICE T* array(int rank, layout::Section kind) const {

@@ -64,8 +64,7 @@ EP_HOST_DEVICE bool resolve_combine(G group,
                                     const CombineParams& params) {
   const std::uint32_t rejection = handle_rejection(op, params.routing);
   announce_op(group, op, rejection);
-  if (rejection == layout::kAccepted)
-    announce_block(group, op, params.block, layout::kAccepted);
+  if (rejection == layout::kAccepted) announce_block(group, op, params.block, layout::kAccepted);
   if (!await_ops(group, op)) return false;
   Verdict verdict = judge_ops(group, op);
   if (verdict == Verdict::kAccepted) {
@@ -82,7 +81,7 @@ EP_HOST_DEVICE bool uses_ring(const primitives::OpContext<Exec>& op,
                               const CombineParams& params,
                               int owner) {
   if (owner == op.rank()) return false;
-  return params.pushes || Exec::Memory::load(&op.block_at(op.rank(), owner)->is_staged) != 0;
+  return params.pushes || Exec::Memory::load(&op.block_from(owner)->is_staged) != 0;
 }
 
 /// Scratch of a lane that pulls.
@@ -145,7 +144,8 @@ class PullLane {
     for (bool is_over = false; !is_over;) {
       const std::int64_t ticket = tickets.next(group_);
       is_over = ticket < 0;
-      if (!abort_.may_proceed(group_) || (has_ring && !is_over && !await_chunk(ticket))) return false;
+      if (!abort_.may_proceed(group_) || (has_ring && !is_over && !await_chunk(ticket)))
+        return false;
       const std::int64_t first = is_over ? num_tokens : ticket * ticket_tokens;
       const std::int64_t left = num_tokens - first;
       const std::int64_t num_here = left < ticket_tokens ? left : ticket_tokens;
@@ -306,7 +306,7 @@ class PullLane {
   EP_HOST_DEVICE const std::byte* row_at(int rank, std::int64_t row) const {
     if (rank == op_->rank()) return params_->rows.row(row);
     const std::int64_t stride =
-        Memory::load(&op_->block_at(op_->rank(), rank)->row_stride_units) * layout::kLocationUnit;
+        Memory::load(&op_->block_from(rank)->row_stride_units) * layout::kLocationUnit;
     return blocks_.section(rank, layout::Section::kRows) + row * stride;
   }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Instantiates the intranode roles for the CUDA executor and launches them; nothing else.
+#include "base/check.h"
+#include "fabric/cuda/status.h"
 #include "intranode/cuda.h"
 #include "intranode/cuda_kernels.cuh"
 
@@ -32,44 +34,16 @@ struct LargeRowDispatch {
                                           .stages = 2};
 };
 struct PullCombine {
-  static constexpr CombineTuning kTuning{.prepare_warps = 1, .pull_warps = 7, .term_slots = 15};
+  static constexpr CombineTuning kTuning{
+      .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 31 << 10};
 };
 struct PushCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 5, .push_warps = 6, .term_slots = 10};
+      .prepare_warps = 1, .pull_warps = 5, .push_warps = 6, .ring_bytes = 18 << 10};
 };
 
 /// Bulk copies exist from this compute capability on, in tens; below it nothing is staged.
 constexpr int kFirstTmaVersion = 90;
-
-Status cuda_status(cudaError_t error, const char* call) {
-  if (error == cudaSuccess) return {};
-  return Status(Errc::kCuda, std::string(call) + ": " + cudaGetErrorString(error), error);
-}
-
-/// What a launch needs to know about a kernel on the current device.
-struct KernelLimits {
-  bool has_tma = false;
-  std::int64_t max_shared_bytes = 0;
-};
-
-template <class Kernel>
-Result<KernelLimits> query_limits(Kernel kernel) {
-  cudaFuncAttributes attributes;
-  if (Status status =
-          cuda_status(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes");
-      !status.ok()) {
-    return status;
-  }
-  int device = 0;
-  int max_bytes = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) {
-    error = cudaDeviceGetAttribute(&max_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  }
-  if (Status status = cuda_status(error, "cudaDeviceGetAttribute"); !status.ok()) return status;
-  return KernelLimits{attributes.binaryVersion >= kFirstTmaVersion, max_bytes};
-}
 
 Status check_rows(const char* name, const RowInput& rows) {
   if (rows.is_in_units()) return {};
@@ -104,7 +78,7 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
 
 template <class Tuned>
 SharedPlan plan_combine(const CombineParams& params, bool has_tma) {
-  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.term_slots>;
+  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.ring_bytes>;
   SharedPlan plan;
   plan.scratch_bytes[static_cast<int>(CombineRole::kPull)] =
       lines(PullScratch::bytes(params.routing.tables.shape));
@@ -143,65 +117,98 @@ struct KernelLaunch {
     Params launched = params;
     launched.ticket_tokens = ticket_tokens(params);
     launched.op.num_lanes = num_sms * num_lanes_of(tuning, params);
-    const auto bytes = static_cast<int>(total_bytes(plan, tuning));
-    const cudaError_t error =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (Status status = cuda_status(error, "cudaFuncSetAttribute"); !status.ok()) return status;
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(num_sms));
     config.blockDim = dim3(static_cast<unsigned>(num_threads(tuning)));
-    config.dynamicSmemBytes = static_cast<std::size_t>(bytes);
+    config.dynamicSmemBytes = static_cast<std::size_t>(total_bytes(plan, tuning));
     config.stream = static_cast<cudaStream_t>(stream.handle);
-    return cuda_status(cudaLaunchKernelEx(&config, kernel, launched, plan), "cudaLaunchKernelEx");
+    return fabric::cuda_status(cudaLaunchKernelEx(&config, kernel, launched, plan),
+                               "cudaLaunchKernelEx");
   }
 };
 
 /// Launches with the first tuning whose shared memory fits.
 template <class Tuned, class... Further>
-Status run_dispatch(const Stream& stream, const DispatchParams& params, int num_sms) {
-  const auto kernel = dispatch_kernel<Tuned>;
-  const Result<KernelLimits> limits = query_limits(kernel);
-  if (!limits.ok()) return limits.status();
-  const SharedPlan plan = plan_dispatch<Tuned>(params, limits->has_tma);
+Status run_dispatch(const LoadedKernels& loaded,
+                    const Stream& stream,
+                    const DispatchParams& params,
+                    int num_sms) {
+  const SharedPlan plan = plan_dispatch<Tuned>(params, loaded.has_tma);
   const std::int64_t bytes = total_bytes(plan, Tuned::kTuning);
-  if (bytes <= limits->max_shared_bytes) {
-    const KernelLaunch<DispatchTuning, DispatchParams> launch{kernel, Tuned::kTuning, plan};
+  if (bytes <= loaded.max_shared_bytes) {
+    const KernelLaunch<DispatchTuning, DispatchParams> launch{dispatch_kernel<Tuned>,
+                                                              Tuned::kTuning, plan};
     return launch.run(stream, params, num_sms);
   }
   if constexpr (sizeof...(Further) > 0) {
-    return run_dispatch<Further...>(stream, params, num_sms);
+    return run_dispatch<Further...>(loaded, stream, params, num_sms);
   } else {
     return Status(Errc::kUnsupported, "dispatch of rows of " + std::to_string(params.x.row_bytes) +
                                           " bytes needs " + std::to_string(bytes) +
                                           " bytes of shared memory, the GPU has " +
-                                          std::to_string(limits->max_shared_bytes));
+                                          std::to_string(loaded.max_shared_bytes));
   }
 }
 
 template <class Tuned>
-Status run_combine(const Stream& stream, const CombineParams& params, int num_sms) {
-  const auto kernel = combine_kernel<Tuned>;
-  const Result<KernelLimits> limits = query_limits(kernel);
-  if (!limits.ok()) return limits.status();
+Status run_combine(const LoadedKernels& loaded,
+                   const Stream& stream,
+                   const CombineParams& params,
+                   int num_sms) {
   const KernelLaunch<CombineTuning, CombineParams> launch{
-      kernel, Tuned::kTuning, plan_combine<Tuned>(params, limits->has_tma)};
+      combine_kernel<Tuned>, Tuned::kTuning, plan_combine<Tuned>(params, loaded.has_tma)};
   return launch.run(stream, params, num_sms);
+}
+
+/// The kernel may use all of an SM's shared memory from now on. Adds what it is to `loaded`.
+template <class Kernel>
+Status load_kernel(Kernel kernel, LoadedKernels& loaded) {
+  cudaFuncAttributes attributes;
+  EP_TRY(fabric::cuda_status(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes"));
+  loaded.has_tma = attributes.binaryVersion >= kFirstTmaVersion;
+  return fabric::cuda_status(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                           static_cast<int>(loaded.max_shared_bytes)),
+      "cudaFuncSetAttribute");
 }
 
 }  // namespace
 
-Status launch_dispatch(const Stream& stream, const DispatchParams& params, int num_sms) {
-  if (Status status = check_rows("x", params.x); !status.ok()) return status;
-  if (params.has_expert_rows())
-    return run_dispatch<ExpertDispatch, LargeRowDispatch>(stream, params, num_sms);
-  return run_dispatch<FlatDispatch, LargeRowDispatch>(stream, params, num_sms);
+Result<LoadedKernels> load_kernels() {
+  int device = 0;
+  EP_TRY(fabric::cuda_status(cudaGetDevice(&device), "cudaGetDevice"));
+  int max_bytes = 0;
+  EP_TRY(fabric::cuda_status(
+      cudaDeviceGetAttribute(&max_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+      "cudaDeviceGetAttribute"));
+  LoadedKernels loaded{.max_shared_bytes = max_bytes};
+  EP_TRY(load_kernel(dispatch_kernel<FlatDispatch>, loaded));
+  EP_TRY(load_kernel(dispatch_kernel<ExpertDispatch>, loaded));
+  EP_TRY(load_kernel(dispatch_kernel<LargeRowDispatch>, loaded));
+  EP_TRY(load_kernel(combine_kernel<PullCombine>, loaded));
+  EP_TRY(load_kernel(combine_kernel<PushCombine>, loaded));
+  return loaded;
 }
 
-Status launch_combine(const Stream& stream, const CombineParams& params, int num_sms) {
-  if (Status status = check_rows("expert rows", params.rows); !status.ok()) return status;
-  if (Status status = check_rows("bias", params.bias); !status.ok()) return status;
-  if (params.has_role(CombineRole::kPush)) return run_combine<PushCombine>(stream, params, num_sms);
-  return run_combine<PullCombine>(stream, params, num_sms);
+Status launch_dispatch(const LoadedKernels& loaded,
+                       const Stream& stream,
+                       const DispatchParams& params,
+                       int num_sms) {
+  EP_TRY(check_rows("x", params.x));
+  if (params.has_expert_rows())
+    return run_dispatch<ExpertDispatch, LargeRowDispatch>(loaded, stream, params, num_sms);
+  return run_dispatch<FlatDispatch, LargeRowDispatch>(loaded, stream, params, num_sms);
+}
+
+Status launch_combine(const LoadedKernels& loaded,
+                      const Stream& stream,
+                      const CombineParams& params,
+                      int num_sms) {
+  EP_TRY(check_rows("expert rows", params.rows));
+  EP_TRY(check_rows("bias", params.bias));
+  if (params.has_role(CombineRole::kPush))
+    return run_combine<PushCombine>(loaded, stream, params, num_sms);
+  return run_combine<PullCombine>(loaded, stream, params, num_sms);
 }
 
 }  // namespace ep::intranode

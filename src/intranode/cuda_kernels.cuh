@@ -45,7 +45,7 @@ struct CombineTuning {
   int prepare_warps = 1;
   int pull_warps = 1;
   int push_warps = 0;
-  int term_slots = 2;  ///< of each row reducer
+  int ring_bytes = primitives::kMinRingBytes;  ///< of each row reducer
 
   using Role = CombineRole;
   static constexpr int kNumRoles = 3;
@@ -169,7 +169,7 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     combine_kernel(const __grid_constant__ CombineParams params,
                    const __grid_constant__ SharedPlan plan) {
   constexpr auto tuning = Tuned::kTuning;
-  using Exec = primitives::CudaExec<tuning.stages, tuning.term_slots>;
+  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes>;
   const auto group = primitives::WarpGroup::this_warp();
   const CombineRole role =
       role_of(tuning, static_cast<int>(threadIdx.x) / primitives::kWarpThreads);

@@ -85,7 +85,7 @@ EP_HOST_DEVICE bool resolve(G group,
   return true;
 }
 
-/// What the lanes of the route role share out by tickets: block, counts, announcement, prefix sums,
+/// What the lanes of the route role share out by tickets: counts, block, announcement, prefix sums,
 /// verdict. False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool route(G group,
@@ -95,21 +95,19 @@ EP_HOST_DEVICE bool route(G group,
   const layout::TableShape& shape = params.routing.tables.shape;
   const bool is_counting =
       params.has_counts && params.is_fresh && params.op.rejection == layout::kAccepted;
-  if (params.announces_block_first()) {
-    primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kBlock), 1);
-    if (tickets.next(group) >= 0) announce_block(group, op, params.block, params.block_rejection);
-  }
-  if (is_counting) {
-    count_groups(group, op, params, RouteScratch(lane, shape));
-    if (!stage_wait(group, op, layout::Stage::kCounted, shape.num_groups())) return false;
-  }
-  if (params.has_counts) {
-    primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kAnnounce), 1);
-    if (tickets.next(group) >= 0) announce_dispatch(group, op, params);
-  }
+  // Claimed ahead of the counting: a lane that runs does not depend on one that does not.
+  primitives::TicketStream<Exec> blocks(group, op.ticket(layout::Ticket::kBlock),
+                                        params.announces_block_first() ? 1 : 0);
+  primitives::TicketStream<Exec> announcements(group, op.ticket(layout::Ticket::kAnnounce),
+                                               params.has_counts ? 1 : 0);
+  primitives::TicketStream<Exec> verdicts(group, op.ticket(layout::Ticket::kResolve), 1);
+  if (is_counting) count_groups(group, op, params, RouteScratch(lane, shape));
+  if (blocks.next(group) >= 0) announce_block(group, op, params.block, params.block_rejection);
+  if (is_counting && !stage_wait(group, op, layout::Stage::kCounted, shape.num_groups()))
+    return false;
+  if (announcements.next(group) >= 0) announce_dispatch(group, op, params);
   if (is_counting) scan_columns(group, op, params);
-  primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kResolve), 1);
-  return tickets.next(group) < 0 || resolve(group, op, params, lane);
+  return verdicts.next(group) < 0 || resolve(group, op, params, lane);
 }
 
 }  // namespace ep::intranode

@@ -73,7 +73,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool await_ops(G group, const primitives::OpContext<Exec>& op) {
   return wait_for_all(group, op, primitives::WaitSite::kAnnounced, op.tag(), [&](int src) {
     // [sync:announce-op] acquire
-    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.op_at(op.rank(), src)->head);
+    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.op_from(src)->head);
     return std::uint64_t{layout::tag_in(head)};
   });
 }
@@ -83,7 +83,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op) {
   return wait_for_all(group, op, primitives::WaitSite::kBlock, op.tag(), [&](int src) {
     // [sync:announce-block] acquire
-    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.block_at(op.rank(), src)->head);
+    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.block_from(src)->head);
     return std::uint64_t{layout::tag_in(head)};
   });
 }
@@ -92,8 +92,8 @@ EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op)
 template <primitives::Executor Exec>
 EP_HOST_DEVICE bool agrees_with_first(const primitives::OpContext<Exec>& op, int src) {
   using Memory = typename Exec::Memory;
-  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
-  const layout::OpAnnouncement* other = op.op_at(op.rank(), src);
+  const layout::OpAnnouncement* first = op.op_from(0);
+  const layout::OpAnnouncement* other = op.op_from(src);
   bool agrees = layout::value_in(Memory::load(&other->head)) == layout::kAccepted;
   for (int field = 0; field < layout::kNumAgreedFields; ++field) {
     agrees &= Memory::load(&other->fields[field]) == Memory::load(&first->fields[field]);
@@ -115,8 +115,7 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE Verdict judge_blocks(G group, const primitives::OpContext<Exec>& op) {
   bool are_accepted = true;
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
-    const std::uint64_t head =
-        Exec::Memory::load(&op.block_at(op.rank(), static_cast<int>(src))->head);
+    const std::uint64_t head = Exec::Memory::load(&op.block_from(static_cast<int>(src))->head);
     are_accepted &= layout::value_in(head) == layout::kAccepted;
   });
   return group.all(are_accepted) ? Verdict::kAccepted : Verdict::kBlockRejected;
@@ -180,8 +179,8 @@ template <primitives::Executor Exec>
 EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout::OpReport* report) {
   using Memory = typename Exec::Memory;
   for (int src = 0; src < op.num_ranks(); ++src) {
-    const std::uint64_t of_op = Memory::load(&op.op_at(op.rank(), src)->head);
-    const std::uint64_t of_block = Memory::load(&op.block_at(op.rank(), src)->head);
+    const std::uint64_t of_op = Memory::load(&op.op_from(src)->head);
+    const std::uint64_t of_block = Memory::load(&op.block_from(src)->head);
     const bool has_block = layout::tag_in(of_block) == op.tag();
     const std::uint32_t reason = layout::value_in(of_op) != layout::kAccepted || !has_block
                                      ? layout::value_in(of_op)
@@ -192,12 +191,12 @@ EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout:
     return;
   }
   Memory::store(&report->refuser, std::int32_t{-1});
-  const layout::OpAnnouncement* first = op.op_at(op.rank(), 0);
+  const layout::OpAnnouncement* first = op.op_from(0);
   for (int at = 0; at < layout::kNumAgreedFields * op.num_ranks(); ++at) {
     const int field = at / op.num_ranks();
     const int src = at % op.num_ranks();
     const std::uint32_t expected = Memory::load(&first->fields[field]);
-    const std::uint32_t got = Memory::load(&op.op_at(op.rank(), src)->fields[field]);
+    const std::uint32_t got = Memory::load(&op.op_from(src)->fields[field]);
     if (got == expected) continue;
     Memory::store(&report->field, std::int32_t{field});
     Memory::store(&report->differing_rank, std::int32_t{src});

@@ -189,8 +189,7 @@ EP_HOST_DEVICE std::int64_t column_sum(const primitives::OpContext<Exec>& op,
                                        int begin,
                                        int end) {
   std::int64_t sum = 0;
-  for (int src = begin; src < end; ++src)
-    sum += Exec::Memory::load(op.counts_at(op.rank(), src) + column);
+  for (int src = begin; src < end; ++src) sum += Exec::Memory::load(op.counts_from(src) + column);
   return sum;
 }
 
@@ -205,10 +204,10 @@ EP_HOST_DEVICE void resolve_pairs(G group,
     Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
     Memory::store(routing.pair_bases() + rank, column_sum(op, op.rank(), 0, rank));
     Memory::store(routing.pairs_from() + rank,
-                  std::int64_t{Memory::load(op.counts_at(op.rank(), rank) + op.rank())});
+                  std::int64_t{Memory::load(op.counts_from(rank) + op.rank())});
     Memory::store(routing.source_tokens() + rank,
-                  std::int64_t{(*op.op_at(op.rank(), rank))[layout::OpField::kNumTokens]});
-    Memory::store(routing.counts() + rank, Memory::load(op.counts_at(op.rank(), op.rank()) + rank));
+                  std::int64_t{(*op.op_from(rank))[layout::OpField::kNumTokens]});
+    Memory::store(routing.counts() + rank, Memory::load(op.counts_from(op.rank()) + rank));
   });
   group.sync();
 }
@@ -225,7 +224,7 @@ EP_HOST_DEVICE void sum_experts(G group,
     std::int32_t totals[kLoadBatch] = {};
     std::int32_t earlier[kLoadBatch] = {};
     for (int src = 0; src < op.num_ranks(); ++src) {
-      const std::int32_t* counts = op.counts_at(op.rank(), src);
+      const std::int32_t* counts = op.counts_from(src);
       for (int i = 0; i < kLoadBatch; ++i) {
         const int expert = first + i * group.size();
         if (expert >= num_experts) continue;
@@ -322,7 +321,7 @@ EP_HOST_DEVICE void resolve_capacities(G group,
   using Memory = typename Exec::Memory;
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t rank) {
     const std::uint32_t capacity =
-        Memory::load(&op.block_at(op.rank(), static_cast<int>(rank))->capacity_rows);
+        Memory::load(&op.block_from(static_cast<int>(rank))->capacity_rows);
     Memory::store(routing.capacities() + rank, std::int64_t{capacity});
   });
   group.sync();

@@ -21,14 +21,14 @@
 
 namespace ep::primitives {
 
-/// Where rows pass through shared memory: kStages of a lane's row pipe, kTermSlots of its reducer.
-template <int kStages, int kTermSlots = 2>
+/// Where rows pass through shared memory: kStages of a lane's row pipe, kRingBytes of its reducer.
+template <int kStages, int kRingBytes = kMinRingBytes>
 struct CudaExec {
   using Memory = CudaMemory;
   using Group = WarpGroup;
   using Bulk = std::conditional_t<kHasTma, TmaBulk<kStages>, VectorBulk>;
   using RowPipe = primitives::RowPipe<Bulk>;
-  using RowReducer = std::conditional_t<kHasTma, BulkRowReducer<kTermSlots>, WarpRowReducer>;
+  using RowReducer = std::conditional_t<kHasTma, BulkRowReducer<kRingBytes>, WarpRowReducer>;
 
   EP_DEVICE static RowPipe make_row_pipe(WarpGroup group,
                                          const Lane& lane,
@@ -56,12 +56,12 @@ struct CudaExec {
   }
   EP_DEVICE static std::uint64_t clock_ns() { return global_timer_ns(); }
 
-  /// A poll takes about a microsecond of round trip; only a long wait gives its issue slots to the
-  /// other warps.
+  /// Many warps poll the same word: loads that queue up there delay the store that ends the wait.
   EP_DEVICE static void relax(int polls) {
-    constexpr int kSpinPolls = 256;
-    constexpr unsigned kNapNs = 500;
-    if (polls > kSpinPolls) __nanosleep(kNapNs);
+    constexpr int kShortNaps = 256;
+    constexpr unsigned kShortNapNs = 40;
+    constexpr unsigned kLongNapNs = 500;
+    __nanosleep(polls > kShortNaps ? kLongNapNs : kShortNapNs);
   }
 
   EP_DEVICE static void scale_row(

@@ -86,6 +86,18 @@ struct OpContext {
            location.offset_units * layout::kLocationUnit;
   }
 
+  /// What `src` announced to this rank.
+  EP_HOST_DEVICE layout::OpAnnouncement* op_from(int src) const {
+    return array<layout::OpAnnouncement>(params->layout.ops) + bank_index(src);
+  }
+  EP_HOST_DEVICE layout::BlockAnnouncement* block_from(int src) const {
+    return array<layout::BlockAnnouncement>(params->layout.blocks) + bank_index(src);
+  }
+  EP_HOST_DEVICE std::int32_t* counts_from(int src) const {
+    return array<std::int32_t>(params->layout.counts) +
+           bank_index(src) * params->layout.shape.max_columns();
+  }
+
   /// What `src` announced, in the copy that `peer` holds.
   EP_HOST_DEVICE layout::OpAnnouncement* op_at(int peer, int src) const {
     return array_of<layout::OpAnnouncement>(peer, params->layout.ops) + bank_index(src);

@@ -109,20 +109,46 @@ struct RowPart {
   }
 };
 
-/// Where PartSum takes the terms from: straight from their rows.
+/// Vectors of a row.
+EP_DEVICE inline std::int64_t num_vectors_of(const SumSpec& spec) {
+  return spec.num_elems /
+         (spec.dtype == DType::kFp32 ? Fp32RowCodec::kElems : Bf16RowCodec::kElems);
+}
+
+/// Where PartSum takes the terms from: straight from their rows, which are one part.
 struct RowLoads {
   const WarpRowSum& sum;
+  std::int64_t num_vectors;
 
-  /// visit(i, vector) for vectors [0, RawPart::kInFlight) of this thread of a part of the term,
-  /// from `first` on; each term of a part once, in order.
+  EP_DEVICE std::int64_t part_vectors() const { return num_vectors; }
+  EP_DEVICE void begin_part(int /*num_terms*/, std::int64_t /*first_vector*/) const {}
+  /// visit(i, vector) for vectors [0, RawPart::kInFlight) of this thread, `first` and so on in
+  /// steps of a warp, of the term; zeros at or behind `end`.
   template <class Visit>
-  EP_DEVICE void take(int term, std::int64_t first, std::int64_t end, Visit visit) {
+  EP_DEVICE void take(int term, std::int64_t first, std::int64_t end, Visit visit) const {
     RawPart raw;
     raw.load(sum.row_of(term), first, end);
 #pragma unroll
     for (int i = 0; i < RawPart::kInFlight; ++i) visit(i, raw.vectors[i]);
   }
+  EP_DEVICE void end_part(int /*num_terms*/) const {}
 };
+
+/// step(first, end): vectors of a row that each thread holds at once, from its `first` on.
+template <class Terms, class Step>
+EP_DEVICE void for_each_part(const WarpRowSum& sum,
+                             Terms& terms,
+                             std::int64_t num_vectors,
+                             Step step) {
+  for (std::int64_t part = 0; part < num_vectors; part += terms.part_vectors()) {
+    const std::int64_t left = num_vectors - part;
+    const std::int64_t end = part + (left < terms.part_vectors() ? left : terms.part_vectors());
+    terms.begin_part(sum.num_terms, part);
+    for (std::int64_t first = part; first < end; first += RawPart::kVectors)
+      step(first + sum.group.thread_rank(), end);
+    terms.end_part(sum.num_terms);
+  }
+}
 
 /// Sums the rows of one output, part by part. All threads of the warp walk through the terms
 /// together.
@@ -130,32 +156,33 @@ template <class Codec, class Terms>
 class PartSum {
  public:
   EP_DEVICE PartSum(const WarpRowSum& sum, Terms& terms, const SumSpec& spec)
-      : sum_(sum),
-        terms_(terms),
-        is_weighted_(spec.weighted),
-        end_(spec.num_elems / Codec::kElems) {}
+      : sum_(sum), terms_(terms), spec_(spec) {}
 
   EP_DEVICE void run() {
-    for (std::int64_t part = 0; part < end_; part += RawPart::kVectors) {
-      first_ = part + sum_.group.thread_rank();
-      RowPart<Codec> total = {};
-      int term = 0;
-      if (sum_.num_terms > 0) add_hop(total, term, true);
-#pragma unroll 1
-      while (term < sum_.num_terms) add_hop(total, term, false);
-      if (sum_.bias != nullptr) add_bias(total);
-      total.store(sum_.out, first_, end_);
-    }
+    for_each_part(sum_, terms_, num_vectors_of(spec_),
+                  [&](std::int64_t first, std::int64_t end) { sum_vectors(first, end); });
   }
 
  private:
+  EP_DEVICE void sum_vectors(std::int64_t first, std::int64_t end) {
+    first_ = first;
+    end_ = end;
+    RowPart<Codec> total = {};
+    int term = 0;
+    if (sum_.num_terms > 0) add_hop(total, term, true);
+#pragma unroll 1
+    while (term < sum_.num_terms) add_hop(total, term, false);
+    if (sum_.bias != nullptr) add_bias(total);
+    total.store(sum_.out, first_, end_);
+  }
+
   /// Adds the rounded sum of a hop, or begins with it. `term` is left behind the hop.
   EP_DEVICE void add_hop(RowPart<Codec>& total, int& term, bool is_first_hop) {
     const int hop_end = sum_.end_of_hop(term);
-    if (!is_weighted_ && !is_first_hop && hop_end - term == 1) return add_row(total, term++);
+    if (!spec_.weighted && !is_first_hop && hop_end - term == 1) return add_row(total, term++);
     RowPart<Codec> partial;
     const bool is_rounding =
-        is_weighted_ || hop_end - term > 1;  // a single unweighted term is of the dtype already
+        spec_.weighted || hop_end - term > 1;  // a single unweighted term is of the dtype already
     begin_term(partial, term);
     // Not unrolled: it would only cost registers, the loads of one term already fill the pipe.
 #pragma unroll 1
@@ -169,7 +196,7 @@ class PartSum {
   }
 
   EP_DEVICE void begin_term(RowPart<Codec>& partial, int term) {
-    if (is_weighted_) {
+    if (spec_.weighted) {
       const float weight = sum_.weight_of(term);
       merge(partial, term, [&](float& value, float x) { value = __fmul_rn(weight, x); });
     } else {
@@ -177,7 +204,7 @@ class PartSum {
     }
   }
   EP_DEVICE void add_term(RowPart<Codec>& partial, int term) {
-    if (!is_weighted_) return add_row(partial, term);
+    if (!spec_.weighted) return add_row(partial, term);
     const float weight = sum_.weight_of(term);
     merge(partial, term,
           [&](float& value, float x) { value = __fadd_rn(value, __fmul_rn(weight, x)); });
@@ -200,20 +227,15 @@ class PartSum {
 
   const WarpRowSum& sum_;
   Terms& terms_;
-  bool is_weighted_;
-  std::int64_t end_;        // vectors of the row
-  std::int64_t first_ = 0;  // of this thread in the part at hand
+  SumSpec spec_;
+  // Vectors of the part at hand: the first of this thread, and the part's end.
+  std::int64_t first_ = 0;
+  std::int64_t end_ = 0;
 };
 
 /// A sum that is its only term, bit for bit.
 EP_DEVICE inline bool is_copy(const WarpRowSum& sum, const SumSpec& spec) {
   return sum.num_terms == 1 && !spec.weighted && sum.bias == nullptr;
-}
-
-/// Vectors of a row.
-EP_DEVICE inline std::int64_t num_vectors_of(const SumSpec& spec) {
-  return spec.num_elems /
-         (spec.dtype == DType::kFp32 ? Fp32RowCodec::kElems : Bf16RowCodec::kElems);
 }
 
 /// All threads of the warp; `out` overlaps no input.
@@ -233,7 +255,7 @@ EP_DEVICE void sum_terms(const WarpRowSum& sum, Terms& terms, const SumSpec& spe
 EP_DEVICE inline void sum_rows(const WarpRowSum& sum, const SumSpec& spec) {
   if (is_copy(sum, spec))
     return copy_vectors(sum.group, sum.out, sum.row_of(0), num_vectors_of(spec));
-  RowLoads loads{sum};
+  RowLoads loads{sum, num_vectors_of(spec)};
   sum_terms(sum, loads, spec);
 }
 

@@ -39,6 +39,8 @@ struct SumSpec {
   std::int64_t num_elems = 0;
   DType dtype = DType::kBf16;
   bool weighted = false;
+  /// Terms of one sum: at most.
+  int max_terms = kMaxTopk;
 };
 
 // size_of() of the reducible dtypes as constants: it is no device function.

@@ -14,27 +14,41 @@
 
 namespace ep::primitives {
 
-/// A warp's ring of slots, each for a part of a term. Loads run ahead of the sums, across the end
-/// of one sum into the next.
-template <int kNumSlots>
+/// What a warp reads at once.
+inline constexpr int kRingPartUnit = kWarpThreads * static_cast<int>(sizeof(Vector));
+/// Then a part of every term fits.
+inline constexpr int kMinRingBytes = kMaxTopk * kRingPartUnit;
+
+/// A warp's ring of slots, each for a part of a term; all terms of a part are there together. Loads
+/// run ahead of the sums, across the end of one sum into the next. The fewer terms a sum may have,
+/// the larger the parts: one thread starts a load per 0.3 us, whatever its size.
+template <int kRingBytes>
 class TermRing {
  public:
-  static constexpr std::int64_t kSlotBytes =
-      RawPart::kVectors * static_cast<std::int64_t>(sizeof(Vector));
+  static constexpr int kMaxSlots = 64;
+  static constexpr std::int64_t kBarrierBytes =
+      kMaxSlots * static_cast<std::int64_t>(sizeof(std::uint64_t));
+  static constexpr std::int64_t kPartUnit = kRingPartUnit;
+  static_assert(kBarrierBytes % layout::kLineBytes == 0);
+  static_assert(kRingBytes >= kMinRingBytes);
 
-  /// A line of barriers, then the slots.
-  EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() {
-    return layout::kLineBytes + kNumSlots * kSlotBytes;
-  }
+  EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() { return kBarrierBytes + kRingBytes; }
 
-  EP_DEVICE TermRing(WarpGroup group, std::byte* shared, std::int64_t row_bytes)
-      : group_(group), shared_(shared), row_bytes_(row_bytes) {
-    if (group_.is_leader()) {
-      for (int slot = 0; slot < kNumSlots; ++slot) mbarrier_init(barrier(slot));
-      fence_mbarrier_init();  // [sync:stage-barrier] release: barriers are set up
-    }
+  EP_DEVICE TermRing(WarpGroup group, std::byte* shared, const SumSpec& spec)
+      : group_(group),
+        shared_(shared),
+        row_bytes_(num_vectors_of(spec) * static_cast<std::int64_t>(sizeof(Vector))),
+        part_bytes_(part_bytes_for(row_bytes_, spec.max_terms)),
+        num_slots_(num_slots_for(part_bytes_)) {
+    for (int slot = group_.thread_rank(); slot < num_slots_; slot += kWarpThreads)
+      mbarrier_init(barrier(slot));
+    fence_mbarrier_init();  // [sync:stage-barrier] release: barriers are set up
     group_.sync();
   }
+  /// Also where a lane gave up: no load is under way when the memory of the slots goes.
+  EP_DEVICE ~TermRing() { await(num_loaded_); }
+  TermRing(const TermRing&) = delete;
+  TermRing& operator=(const TermRing&) = delete;
 
   /// The terms of the sum follow those appended before. Precondition: at most one earlier sum has
   /// terms that were not taken.
@@ -44,45 +58,66 @@ class TermRing {
     fill();
   }
 
-  /// Also where a lane gave up: no load is under way when the memory of the slots goes.
-  EP_DEVICE ~TermRing() {
-    for (; num_loaded_ > 0; --num_loaded_, front_ = next(front_))
-      mbarrier_wait(barrier(front_), (parities_ >> front_) & 1U);
+  EP_DEVICE std::int64_t part_vectors() const {
+    return part_bytes_ / static_cast<std::int64_t>(sizeof(Vector));
   }
-  TermRing(const TermRing&) = delete;
-  TermRing& operator=(const TermRing&) = delete;
-
+  EP_DEVICE void begin_part(int num_terms, std::int64_t first_vector) {
+    await(num_terms);
+    part_first_ = first_vector;
+  }
   /// As RowLoads::take.
   template <class Visit>
-  EP_DEVICE void take(int /*term*/, std::int64_t first, std::int64_t end, Visit visit) {
-    // [sync:stage-barrier] acquire: the slot holds the part
-    mbarrier_wait(barrier(front_), (parities_ >> front_) & 1U);
-    const std::byte* slot = address(front_);
+  EP_DEVICE void take(int term, std::int64_t first, std::int64_t end, Visit visit) const {
+    const Vector* slot = layout::array_at<Vector>(address(wrapped(front_ + term)), 0) - part_first_;
 #pragma unroll
     for (int i = 0; i < RawPart::kInFlight; ++i) {
-      const int at = group_.thread_rank() + i * kWarpThreads;
-      visit(i, first + i * kWarpThreads < end ? layout::array_at<Vector>(slot, 0)[at] : Vector{});
+      const std::int64_t at = first + i * kWarpThreads;
+      visit(i, at < end ? slot[at] : Vector{});
     }
-    parities_ ^= 1U << front_;
-    front_ = next(front_);
-    --num_loaded_;
-    group_.sync();  // all threads have read the slot: it may be loaded again
+  }
+  EP_DEVICE void end_part(int num_terms) {
+    front_ += num_terms;
+    if (front_ >= num_slots_) {
+      front_ -= num_slots_;
+      parity_ ^= 1U;
+    }
+    num_loaded_ -= num_terms;
+    group_.sync();  // all threads have read the slots: they may be loaded again
     fill();
   }
 
  private:
-  static_assert(kNumSlots * static_cast<int>(sizeof(std::uint64_t)) <= layout::kLineBytes);
+  /// Two parts of every term, if they fit.
+  EP_DEVICE static std::int64_t part_bytes_for(std::int64_t row_bytes, int max_terms) {
+    const std::int64_t fitting = kRingBytes / (2 * max_terms);
+    const std::int64_t num_parts =
+        layout::div_up(row_bytes, fitting > kPartUnit ? fitting : kPartUnit);
+    return layout::round_up(layout::div_up(row_bytes, num_parts), kPartUnit);
+  }
+  EP_DEVICE static int num_slots_for(std::int64_t part_bytes) {
+    const auto num_slots = static_cast<int>(kRingBytes / part_bytes);
+    return num_slots < kMaxSlots ? num_slots : kMaxSlots;
+  }
 
-  EP_DEVICE static int next(int slot) { return slot + 1 == kNumSlots ? 0 : slot + 1; }
   EP_DEVICE std::uint64_t* barrier(int slot) const {
     return layout::array_at<std::uint64_t>(shared_, 0) + slot;
   }
   EP_DEVICE std::byte* address(int slot) const {
-    return shared_ + layout::kLineBytes + slot * kSlotBytes;
+    return shared_ + kBarrierBytes + slot * part_bytes_;
+  }
+  EP_DEVICE int wrapped(int slot) const { return slot < num_slots_ ? slot : slot - num_slots_; }
+
+  /// The first `count` loaded slots are complete.
+  EP_DEVICE void await(int count) const {
+    for (int i = 0; i < count; ++i) {
+      const std::uint32_t is_wrapped = front_ + i < num_slots_ ? 0 : 1;
+      // [sync:stage-barrier] acquire: the slot holds the part
+      mbarrier_wait(barrier(wrapped(front_ + i)), parity_ ^ is_wrapped);
+    }
   }
 
   EP_DEVICE void fill() {
-    while (num_loaded_ < kNumSlots && has_part()) load_part();
+    while (num_loaded_ < num_slots_ && has_part()) load_part();
   }
 
   /// True if a term is left to load; goes on to the next sum where one ended.
@@ -99,7 +134,7 @@ class TermRing {
     const auto* row = reinterpret_cast<const std::byte*>(
         group_.shuffle(reinterpret_cast<std::uintptr_t>(row_), term_));
     const std::int64_t left = row_bytes_ - offset_;
-    const auto bytes = static_cast<std::uint32_t>(left < kSlotBytes ? left : kSlotBytes);
+    const auto bytes = static_cast<std::uint32_t>(left < part_bytes_ ? left : part_bytes_);
     const int slot = wrapped(front_ + num_loaded_);
     if (group_.is_leader()) {
       mbarrier_arrive_expecting(barrier(slot), bytes);
@@ -108,17 +143,18 @@ class TermRing {
     ++num_loaded_;
     if (++term_ < num_terms_) return;
     term_ = 0;
-    offset_ += kSlotBytes;
+    offset_ += part_bytes_;
   }
-
-  EP_DEVICE static int wrapped(int slot) { return slot < kNumSlots ? slot : slot - kNumSlots; }
 
   WarpGroup group_;
   std::byte* shared_;
   std::int64_t row_bytes_;
+  std::int64_t part_bytes_;
+  int num_slots_;
   int front_ = 0;
-  int num_loaded_ = 0;  // from front_ on
-  std::uint32_t parities_ = 0;
+  int num_loaded_ = 0;        // from front_ on
+  std::uint32_t parity_ = 0;  // of the phase that completes slots from front_ to the last
+  std::int64_t part_first_ = 0;
 
   // What is loaded next: thread t holds the row of term t.
   const std::byte* row_ = nullptr;
@@ -132,18 +168,16 @@ class TermRing {
 
 /// Works on a sum when the next one is pushed (a sum without an output ends a series): by then the
 /// terms of both are on their way. Its stores are ordinary ones, as WarpRowReducer's.
-template <int kNumSlots>
+template <int kRingBytes>
 class BulkRowReducer {
  public:
   using Sum = WarpRowSum;
-  using Ring = TermRing<kNumSlots>;
+  using Ring = TermRing<kRingBytes>;
 
   EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() { return Ring::shared_bytes(); }
 
   EP_DEVICE BulkRowReducer(WarpGroup group, std::byte* shared, const SumSpec& spec)
-      : spec_(spec),
-        ring_(group, shared, num_vectors_of(spec) * static_cast<std::int64_t>(sizeof(Vector))),
-        front_(group) {}
+      : spec_(spec), ring_(group, shared, spec), front_(group) {}
   BulkRowReducer(const BulkRowReducer&) = delete;
   BulkRowReducer& operator=(const BulkRowReducer&) = delete;
 
@@ -171,15 +205,14 @@ class BulkRowReducer {
   }
 
   EP_DEVICE void copy_front() {
-    const std::int64_t end = num_vectors_of(spec_);
-    for (std::int64_t part = 0; part < end; part += RawPart::kVectors) {
-      const std::int64_t first = part + front_.group.thread_rank();
+    const auto copy = [&](std::int64_t first, std::int64_t end) {
       ring_.take(0, first, end, [&](int i, const Vector& v) {
         const std::int64_t at = first + i * kWarpThreads;
         if (at < end)
           store_streamed(front_.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
       });
-    }
+    };
+    for_each_part(front_, ring_, num_vectors_of(spec_), copy);
   }
 
   SumSpec spec_;

@@ -32,8 +32,10 @@ struct WaitFor {
   std::uint64_t expected;
 };
 
-/// Polls between two looks at clock, abort word and liveness.
+/// Polls between two looks at clock and abort word.
 inline constexpr int kPollsPerCheck = 64;
+/// Of those, looks between two at a peer's liveness: its flag may lie behind a slow bus.
+inline constexpr int kChecksPerLivenessCheck = 8;
 
 /// Sets the abort word of every reachable peer and leaves the record there unless an earlier one
 /// exists.
@@ -92,7 +94,7 @@ class Poller {
   template <class Read>
   EP_HOST_DEVICE bool look(Read read, bool is_check) {
     // Liveness is read before the word: what a peer wrote before it left must still be seen.
-    const bool is_gone = is_check && Exec::is_gone(op_->params->gone_flags, wait_.peer);
+    const bool is_gone = is_check && is_peer_gone();
     got_ = read();
     if (is_done() || !is_check) return true;
     if (!op_->may_proceed()) return false;
@@ -110,6 +112,11 @@ class Poller {
 
  private:
   EP_HOST_DEVICE bool is_local() const { return wait_.peer == op_->rank(); }
+
+  EP_HOST_DEVICE bool is_peer_gone() {
+    const bool is_turn = num_checks_++ % kChecksPerLivenessCheck == 0;
+    return is_turn && !is_local() && Exec::is_gone(op_->params->gone_flags, wait_.peer);
+  }
 
   // A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at
   // most in a row: the lane that waits for the peer must be the one to report.
@@ -145,6 +152,7 @@ class Poller {
   WaitFor wait_;
   std::uint64_t start_ns_;
   std::uint64_t got_ = 0;
+  int num_checks_ = 0;
   bool is_noted_ = false;
 };
 

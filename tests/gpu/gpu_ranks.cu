@@ -109,6 +109,9 @@ GpuRanks::GpuRanks(const layout::ControlShape& shape, std::int64_t arena_bytes)
   }
   for (const auto& rank : ranks_) {
     rank->use_device();
+    const Result<intranode::LoadedKernels> kernels = intranode::load_kernels();
+    EP_CHECK(kernels.ok(), kernels.status().message().c_str());
+    kernels_.push_back(*kernels);
     void* copy = nullptr;
     must(cudaMalloc(&copy, table.size() * sizeof(std::byte*)));
     must(cudaMemcpy(copy, table.data(), table.size() * sizeof(std::byte*), cudaMemcpyDefault));

@@ -2,6 +2,7 @@
 // Ranks as streams of one process, spread over its GPUs: enough of an arena to launch the roles.
 #pragma once
 
+#include "intranode/cuda.h"
 #include "layout/control.h"
 #include "primitives/op_context.h"
 
@@ -69,6 +70,9 @@ class GpuRanks {
   GpuRank& operator[](int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   int size() const { return static_cast<int>(ranks_.size()); }
 
+  const intranode::LoadedKernels& kernels(int rank) const {
+    return kernels_[static_cast<std::size_t>(rank)];
+  }
   /// All but the announcement.
   primitives::OpParams op_params(int rank) const;
   layout::FaultRecord fault(int rank);
@@ -77,6 +81,7 @@ class GpuRanks {
  private:
   layout::ControlLayout layout_;
   std::vector<std::unique_ptr<GpuRank>> ranks_;
+  std::vector<intranode::LoadedKernels> kernels_;
   std::vector<void*> tables_;
   void* gone_flags_ = nullptr;
 };

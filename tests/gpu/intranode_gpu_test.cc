@@ -194,8 +194,9 @@ class IntranodeGpu : public testing::TestWithParam<GpuCase> {
     }
     for (int rank = 0; rank < num_launched; ++rank) {
       (*ranks_)[rank].use_device();
-      const Status status = intranode::launch_dispatch(
-          {(*ranks_)[rank].stream()}, launches[static_cast<std::size_t>(rank)], kNumSms);
+      const Status status =
+          intranode::launch_dispatch(ranks_->kernels(rank), {(*ranks_)[rank].stream()},
+                                     launches[static_cast<std::size_t>(rank)], kNumSms);
       ASSERT_TRUE(status.ok()) << status.message();
     }
   }
@@ -210,8 +211,9 @@ class IntranodeGpu : public testing::TestWithParam<GpuCase> {
     for (int rank = 0; rank < num_ranks(); ++rank) launches.push_back(combine_params(rank));
     for (int rank = 0; rank < num_ranks(); ++rank) {
       (*ranks_)[rank].use_device();
-      const Status status = intranode::launch_combine(
-          {(*ranks_)[rank].stream()}, launches[static_cast<std::size_t>(rank)], kNumSms);
+      const Status status =
+          intranode::launch_combine(ranks_->kernels(rank), {(*ranks_)[rank].stream()},
+                                    launches[static_cast<std::size_t>(rank)], kNumSms);
       ASSERT_TRUE(status.ok()) << status.message();
     }
     finish();
@@ -410,10 +412,10 @@ TEST_P(IntranodeGpuFault, RankThatNeverComesEndsEveryWait) {
 TEST(IntranodeGpuLaunch, RowsThatAreNotAlignedAreRefused) {
   intranode::DispatchParams dispatch;
   dispatch.x = {nullptr, 24, 24};
-  EXPECT_EQ(intranode::launch_dispatch({}, dispatch, kNumSms).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(intranode::launch_dispatch({}, {}, dispatch, kNumSms).code(), Errc::kInvalidArgument);
   intranode::CombineParams combine;
   combine.rows = {nullptr, 24, 24};
-  EXPECT_EQ(intranode::launch_combine({}, combine, kNumSms).code(), Errc::kInvalidArgument);
+  EXPECT_EQ(intranode::launch_combine({}, {}, combine, kNumSms).code(), Errc::kInvalidArgument);
 }
 
 const GpuCase kCases[] = {

@@ -55,12 +55,12 @@ EP_DEVICE inline void pump_rows(std::byte* shared,
   while (true) {
     while (ticket >= 0 && !pipe.is_full()) {
       const std::int64_t row = scattered_row(ticket);
-      pipe.load(row, src + row * kLinkRowBytes, kLinkRowBytes);
+      pipe.load(row, {src + row * kLinkRowBytes, kLinkRowBytes});
       ticket = stream.next(group);
     }
     if (pipe.is_empty()) break;
     const std::int64_t row = pipe.wait_front();
-    pipe.store(dst + row * kLinkRowBytes, kLinkRowBytes);
+    pipe.store(dst + row * kLinkRowBytes, {0, kLinkRowBytes});
     pipe.retire();
   }
 }

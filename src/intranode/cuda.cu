@@ -16,22 +16,29 @@ namespace {
 using primitives::CudaExec;
 using primitives::WarpGroup;
 
+/// One thread starts the copies of a row in about 1.3 us, whatever its size: small rows take more
+/// senders.
+struct SmallRowDispatch {
+  static constexpr DispatchTuning kTuning{.route_warps = 7, .send_warps = 5, .stages = 5};
+};
 struct FlatDispatch {
-  static constexpr DispatchTuning kTuning{
-      .route_warps = 4, .send_warps = 2, .record_warps = 4, .stages = 6};
+  static constexpr DispatchTuning kTuning{.route_warps = 8, .send_warps = 3, .stages = 4};
 };
 struct ExpertDispatch {
   static constexpr DispatchTuning kTuning{
-      .route_warps = 4, .send_warps = 1, .pad_warps = 1, .copy_warps = 2, .stages = 4};
+      .route_warps = 5, .send_warps = 3, .copy_warps = 4, .stages = 2};
 };
 /// Any layout, for rows so large that there is room for few stages.
 struct LargeRowDispatch {
-  static constexpr DispatchTuning kTuning{.route_warps = 4,
-                                          .send_warps = 1,
-                                          .record_warps = 2,
-                                          .pad_warps = 1,
-                                          .copy_warps = 1,
-                                          .stages = 2};
+  static constexpr DispatchTuning kTuning{
+      .route_warps = 6, .send_warps = 1, .copy_warps = 1, .stages = 2};
+};
+/// Flat rows: parts of a quarter of a row for two ranks.
+struct FlatCombine {
+  static constexpr CombineTuning kTuning{.prepare_warps = 1,
+                                         .pull_warps = 15,
+                                         .ring_bytes = 14 << 10,
+                                         .sums = primitives::SumShape::kSingleTermHops};
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
@@ -39,7 +46,7 @@ struct PullCombine {
 };
 struct PushCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 5, .push_warps = 6, .ring_bytes = 18 << 10};
+      .prepare_warps = 1, .pull_warps = 3, .push_warps = 4, .ring_bytes = 30 << 10};
 };
 
 /// Bulk copies exist from this compute capability on, in tens; below it nothing is staged.
@@ -63,9 +70,9 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
   SharedPlan plan;
   const std::int64_t tally_bytes = std::int64_t{8} * shape.num_ranks;
   std::fill_n(plan.scratch_bytes, DispatchTuning::kNumRoles, lines(tally_bytes));
-  plan.scratch_bytes[static_cast<int>(DispatchRole::kRoute)] = lines(RouteScratch::bytes(shape));
+  plan.scratch_bytes[static_cast<int>(DispatchRole::kRoute)] =
+      lines(std::max(RouteScratch::bytes(shape), RecordScratch::bytes(shape)));
   plan.scratch_bytes[static_cast<int>(DispatchRole::kSend)] = lines(SendScratch::bytes(shape));
-  plan.scratch_bytes[static_cast<int>(DispatchRole::kRecord)] = lines(RecordScratch::bytes(shape));
   if (has_tma) {
     plan.stage_bytes =
         lines(params.x.row_bytes + (params.pipes_scales ? params.scales.row_bytes : 0));
@@ -78,7 +85,7 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
 
 template <class Tuned>
 SharedPlan plan_combine(const CombineParams& params, bool has_tma) {
-  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.ring_bytes>;
+  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.ring_bytes, Tuned::kTuning.sums>;
   SharedPlan plan;
   plan.scratch_bytes[static_cast<int>(CombineRole::kPull)] =
       lines(PullScratch::bytes(params.routing.tables.shape));
@@ -182,9 +189,11 @@ Result<LoadedKernels> load_kernels() {
       cudaDeviceGetAttribute(&max_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
       "cudaDeviceGetAttribute"));
   LoadedKernels loaded{.max_shared_bytes = max_bytes};
+  EP_TRY(load_kernel(dispatch_kernel<SmallRowDispatch>, loaded));
   EP_TRY(load_kernel(dispatch_kernel<FlatDispatch>, loaded));
   EP_TRY(load_kernel(dispatch_kernel<ExpertDispatch>, loaded));
   EP_TRY(load_kernel(dispatch_kernel<LargeRowDispatch>, loaded));
+  EP_TRY(load_kernel(combine_kernel<FlatCombine>, loaded));
   EP_TRY(load_kernel(combine_kernel<PullCombine>, loaded));
   EP_TRY(load_kernel(combine_kernel<PushCombine>, loaded));
   return loaded;
@@ -197,7 +206,8 @@ Status launch_dispatch(const LoadedKernels& loaded,
   EP_TRY(check_rows("x", params.x));
   if (params.has_expert_rows())
     return run_dispatch<ExpertDispatch, LargeRowDispatch>(loaded, stream, params, num_sms);
-  return run_dispatch<FlatDispatch, LargeRowDispatch>(loaded, stream, params, num_sms);
+  return run_dispatch<SmallRowDispatch, FlatDispatch, LargeRowDispatch>(loaded, stream, params,
+                                                                        num_sms);
 }
 
 Status launch_combine(const LoadedKernels& loaded,
@@ -208,6 +218,10 @@ Status launch_combine(const LoadedKernels& loaded,
   EP_TRY(check_rows("bias", params.bias));
   if (params.has_role(CombineRole::kPush))
     return run_combine<PushCombine>(loaded, stream, params, num_sms);
+  const bool is_fitting =
+      FlatCombine::kTuning.ring_bytes >= primitives::min_ring_bytes(params.sum.max_terms);
+  if (!params.has_expert_rows() && !params.sum.weighted && is_fitting)
+    return run_combine<FlatCombine>(loaded, stream, params, num_sms);
   return run_combine<PullCombine>(loaded, stream, params, num_sms);
 }
 

@@ -16,13 +16,11 @@ namespace ep::intranode {
 struct DispatchTuning {
   int route_warps = 1;
   int send_warps = 1;
-  int record_warps = 0;
-  int pad_warps = 0;
   int copy_warps = 0;
   int stages = 2;  ///< of each row pipe
 
   using Role = DispatchRole;
-  static constexpr int kNumRoles = 5;
+  static constexpr int kNumRoles = 3;
 
   EP_HOST_DEVICE constexpr int warps_of(DispatchRole role) const {
     switch (role) {
@@ -30,10 +28,6 @@ struct DispatchTuning {
         return route_warps;
       case DispatchRole::kSend:
         return send_warps;
-      case DispatchRole::kRecord:
-        return record_warps;
-      case DispatchRole::kPad:
-        return pad_warps;
       case DispatchRole::kCopy:
         return copy_warps;
     }
@@ -45,7 +39,8 @@ struct CombineTuning {
   int prepare_warps = 1;
   int pull_warps = 1;
   int push_warps = 0;
-  int ring_bytes = primitives::kMinRingBytes;  ///< of each row reducer
+  int ring_bytes = primitives::min_ring_bytes(primitives::kMaxTopk);  ///< of each row reducer
+  primitives::SumShape sums = primitives::SumShape::kAny;
 
   using Role = CombineRole;
   static constexpr int kNumRoles = 3;
@@ -155,10 +150,6 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
       return route_role<Exec>(group, params, lane);
     case DispatchRole::kSend:
       return send_role<Exec>(group, params, lane);
-    case DispatchRole::kRecord:
-      return record_role<Exec>(group, params, lane);
-    case DispatchRole::kPad:
-      return pad_role<Exec>(group, params, lane);
     case DispatchRole::kCopy:
       return copy_role<Exec>(group, params, lane);
   }
@@ -169,7 +160,7 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     combine_kernel(const __grid_constant__ CombineParams params,
                    const __grid_constant__ SharedPlan plan) {
   constexpr auto tuning = Tuned::kTuning;
-  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes>;
+  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes, tuning.sums>;
   const auto group = primitives::WarpGroup::this_warp();
   const CombineRole role =
       role_of(tuning, static_cast<int>(threadIdx.x) / primitives::kWarpThreads);

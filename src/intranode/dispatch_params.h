@@ -49,7 +49,7 @@ struct RoutingParams {
   int alignment = 1;
 };
 
-enum class DispatchRole { kRoute, kSend, kRecord, kPad, kCopy };
+enum class DispatchRole { kRoute, kSend, kCopy };
 
 struct DispatchParams {
   primitives::OpParams op;
@@ -80,25 +80,19 @@ struct DispatchParams {
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  EP_HOST_DEVICE bool is_moving() const { return has_moves && op.rejection == layout::kAccepted; }
   /// The outputs are known before the counts are: peers learn of both in one round.
-  EP_HOST_DEVICE bool announces_block_first() const {
-    return has_counts && has_moves && op.rejection == layout::kAccepted;
-  }
+  EP_HOST_DEVICE bool announces_block_first() const { return has_counts && is_moving(); }
   /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else
   /// is looked at.
   EP_HOST_DEVICE bool has_role(DispatchRole role) const {
-    const bool is_moving = has_moves && op.rejection == layout::kAccepted;
     switch (role) {
       case DispatchRole::kRoute:
         return true;
       case DispatchRole::kSend:
-        return is_moving;
-      case DispatchRole::kRecord:
-        return is_moving && has_records;
-      case DispatchRole::kPad:
-        return is_moving && has_expert_rows();
+        return is_moving();
       case DispatchRole::kCopy:
-        return is_moving && copies_at_receiver;
+        return is_moving() && copies_at_receiver;
     }
     return false;
   }

@@ -20,30 +20,12 @@ EP_HOST_DEVICE void announce_dispatch(G group,
   std::uint32_t rejection =
       params.is_fresh ? op.params->rejection : handle_rejection(op, params.routing);
   if (rejection == layout::kAccepted && params.is_fresh) {
+    send_counts(group, op, params.routing.tables.shape.num_columns());
     const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
     if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
     if (rejected != 0) rejection = kRejectedTopkIdx;
-    send_counts(group, op, params.routing.tables.shape.num_columns());
   }
   announce_op(group, op, rejection);
-}
-
-/// Everything that the counts of all ranks decide.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void resolve_counts(G group,
-                                   const primitives::OpContext<Exec>& op,
-                                   const RoutingView<Exec>& routing,
-                                   const RouteScratch& scratch) {
-  resolve_pairs(group, op, routing);
-  if (routing.shape().has_expert_rows) {
-    sum_experts(group, op, routing, scratch);
-    for (int rank = 0; rank < op.num_ranks(); ++rank)
-      place_experts_of(group, op, routing, scratch, rank);
-    store_expert_counts(group, op, routing, scratch);
-    group.sync();
-  }
-  if (group.thread_rank() == 0) resolve_sizes(op, routing);
-  group.sync();
 }
 
 /// Waits for all ranks, judges, and resolves the routing. Run by one lane per rank. False if the
@@ -61,14 +43,17 @@ EP_HOST_DEVICE bool resolve(G group,
     if (!await_ops(group, op)) return false;
     verdict = judge_ops(group, op);
   }
-  if (verdict == Verdict::kAccepted && is_counting) resolve_counts(group, op, routing, scratch);
   if (verdict == Verdict::kAccepted && params.has_moves) {
-    if (!params.announces_block_first()) {
+    if (!params.announces_block_first())
       announce_block(group, op, params.block, params.block_rejection);
-    }
     if (!await_blocks(group, op)) return false;
     verdict = judge_blocks(group, op);
-    if (verdict == Verdict::kAccepted && params.is_fresh) resolve_capacities(group, op, routing);
+  }
+  if (verdict == Verdict::kAccepted && params.is_fresh) {
+    const std::int64_t needed_rows =
+        is_counting ? resolve_counts(group, op, routing, scratch).rows
+                    : routing.sizes()[static_cast<int>(layout::Size::kNeededRows)];
+    if (params.has_moves) resolve_capacities(group, op, routing, needed_rows);
   }
   if (verdict == Verdict::kAccepted && is_counting) {
     // Rows find their places by the prefixes, and another lane may still sum up its last column.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of a dispatch: route, send, record, pad, copy. README.md draws how they meet.
+// The roles of a dispatch: route, send, copy. README.md draws how they meet.
 #pragma once
 
 #include "intranode/copy_steps.h"
@@ -11,13 +11,28 @@
 
 namespace ep::intranode {
 
-/// Counts the routing, tells all ranks, and resolves where every row goes.
+/// What the route lanes add to the rows once they know where these go: records (kFlat) or padding
+/// (kExpertMajor). False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool complete_rows(G group,
+                                  const primitives::OpContext<Exec>& op,
+                                  const DispatchParams& params,
+                                  const primitives::Lane& lane) {
+  const Outcome outcome = await_verdict(group, op);
+  if (outcome != Outcome::kMove) return outcome != Outcome::kGaveUp;
+  if (params.has_records) return send_records(group, op, params, lane);
+  if (params.has_expert_rows()) pad_experts(group, op, params);
+  return true;
+}
+
+/// Counts the routing, tells all ranks, and resolves where every row goes; then completes the rows.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void route_role(G group,
                                const DispatchParams& params,
                                const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
   if (!route(group, op, params, lane)) return;
+  if (params.is_moving() && !complete_rows(group, op, params, lane)) return;
   leave_dispatch(group, op, params);
 }
 
@@ -30,28 +45,6 @@ EP_HOST_DEVICE void send_role(G group, const DispatchParams& params, const primi
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
   if (outcome == Outcome::kMove && !sender.run()) return;
-  leave_dispatch(group, op, params);
-}
-
-/// kFlat: local expert ids, weights and source tokens of the rows.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void record_role(G group,
-                                const DispatchParams& params,
-                                const primitives::Lane& lane) {
-  const primitives::OpContext<Exec> op(params.op);
-  const Outcome outcome = await_verdict(group, op);
-  if (outcome == Outcome::kGaveUp) return;
-  if (outcome == Outcome::kMove && !send_records(group, op, params, lane)) return;
-  leave_dispatch(group, op, params);
-}
-
-/// kExpertMajor: zeroes the rows that pad each expert's group.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void pad_role(G group, const DispatchParams& params, const primitives::Lane&) {
-  const primitives::OpContext<Exec> op(params.op);
-  const Outcome outcome = await_verdict(group, op);
-  if (outcome == Outcome::kGaveUp) return;
-  if (outcome == Outcome::kMove) pad_experts(group, op, params);
   leave_dispatch(group, op, params);
 }
 

@@ -24,8 +24,6 @@ template <primitives::Executor Exec>
 inline constexpr RoleBody<DispatchParams, DispatchRole> kDispatchBodies[] = {
     {DispatchRole::kRoute, route_role<Exec, primitives::SoloGroup>},
     {DispatchRole::kSend, send_role<Exec, primitives::SoloGroup>},
-    {DispatchRole::kRecord, record_role<Exec, primitives::SoloGroup>},
-    {DispatchRole::kPad, pad_role<Exec, primitives::SoloGroup>},
     {DispatchRole::kCopy, copy_role<Exec, primitives::SoloGroup>},
 };
 template <primitives::Executor Exec>

@@ -194,22 +194,29 @@ EP_HOST_DEVICE std::int64_t column_sum(const primitives::OpContext<Exec>& op,
 }
 
 /// Pairs: how many each source sends to this rank, and where this rank's own begin at each peer.
+/// Returns the pairs that this rank receives.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void resolve_pairs(G group,
-                                  const primitives::OpContext<Exec>& op,
-                                  const RoutingView<Exec>& routing) {
+EP_HOST_DEVICE std::int64_t resolve_pairs(G group,
+                                          const primitives::OpContext<Exec>& op,
+                                          const RoutingView<Exec>& routing) {
   using Memory = typename Exec::Memory;
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t i) {
-    const int rank = static_cast<int>(i);
-    Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
-    Memory::store(routing.pair_bases() + rank, column_sum(op, op.rank(), 0, rank));
-    Memory::store(routing.pairs_from() + rank,
-                  std::int64_t{Memory::load(op.counts_from(rank) + op.rank())});
-    Memory::store(routing.source_tokens() + rank,
-                  std::int64_t{(*op.op_from(rank))[layout::OpField::kNumTokens]});
-    Memory::store(routing.counts() + rank, Memory::load(op.counts_from(op.rank()) + rank));
-  });
-  group.sync();
+  std::int64_t num_pairs = 0;
+  for (int first = 0; first < op.num_ranks(); first += group.size()) {
+    const int rank = first + group.thread_rank();
+    const bool is_rank = rank < op.num_ranks();
+    const std::int64_t pairs = is_rank ? Memory::load(op.counts_from(rank) + op.rank()) : 0;
+    const std::int64_t through = num_pairs + group.inclusive_sum(pairs);
+    if (is_rank) {
+      Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
+      Memory::store(routing.pair_bases() + rank, through - pairs);
+      Memory::store(routing.pairs_from() + rank, pairs);
+      Memory::store(routing.source_tokens() + rank,
+                    std::int64_t{(*op.op_from(rank))[layout::OpField::kNumTokens]});
+      Memory::store(routing.counts() + rank, Memory::load(op.counts_from(op.rank()) + rank));
+    }
+    num_pairs = group.broadcast_last(through);
+  }
+  return num_pairs;
 }
 
 /// Rows of every expert, and how many of them earlier sources send: scratch.masks and
@@ -258,13 +265,14 @@ EP_HOST_DEVICE void store_expert_counts(G group,
 }
 
 /// kExpertMajor: the groups of a rank's experts one after another, padded: where this rank's rows
-/// begin in each; for its own experts also the offsets. Precondition: sum_experts.
+/// begin in each; for its own experts also the offsets. Returns the rows of the rank. Precondition:
+/// sum_experts.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void place_experts_of(G group,
-                                     const primitives::OpContext<Exec>& op,
-                                     const RoutingView<Exec>& routing,
-                                     const RouteScratch& scratch,
-                                     int rank) {
+EP_HOST_DEVICE std::int64_t place_experts_of(G group,
+                                             const primitives::OpContext<Exec>& op,
+                                             const RoutingView<Exec>& routing,
+                                             const RouteScratch& scratch,
+                                             int rank) {
   using Memory = typename Exec::Memory;
   const RoutingParams& params = *routing.params;
   auto* expert_offsets = routing.template array<std::int64_t>(params.tables.expert_offsets);
@@ -286,22 +294,50 @@ EP_HOST_DEVICE void place_experts_of(G group,
   }
   if (rank == op.rank() && group.thread_rank() == 0)
     Memory::store(expert_offsets + params.num_local_experts, offset);
+  return offset;
 }
 
-/// Rows that this rank needs, whatever its capacity.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void resolve_sizes(const primitives::OpContext<Exec>& op,
-                                  const RoutingView<Exec>& routing) {
+/// What this rank needs, whatever its capacity.
+struct NeededSizes {
+  std::int64_t rows = 0;
+  std::int64_t pairs = 0;
+};
+
+/// Expert groups of all ranks. Returns the rows of this one.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE std::int64_t resolve_experts(G group,
+                                            const primitives::OpContext<Exec>& op,
+                                            const RoutingView<Exec>& routing,
+                                            const RouteScratch& scratch) {
+  std::int64_t num_rows = 0;
+  sum_experts(group, op, routing, scratch);
+  for (int rank = 0; rank < op.num_ranks(); ++rank) {
+    const std::int64_t rows_there = place_experts_of(group, op, routing, scratch, rank);
+    if (rank == op.rank()) num_rows = rows_there;
+  }
+  store_expert_counts(group, op, routing, scratch);
+  return num_rows;
+}
+
+/// Everything that the counts of all ranks decide.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE NeededSizes resolve_counts(G group,
+                                          const primitives::OpContext<Exec>& op,
+                                          const RoutingView<Exec>& routing,
+                                          const RouteScratch& scratch) {
   using Memory = typename Exec::Memory;
-  const std::int64_t num_pairs = column_sum(op, op.rank(), 0, op.num_ranks());
-  const auto* expert_offsets =
-      routing.template array<std::int64_t>(routing.params->tables.expert_offsets);
-  const std::int64_t needed = routing.shape().has_expert_rows
-                                  ? Memory::load(expert_offsets + routing.params->num_local_experts)
-                                  : num_pairs;
-  Memory::store(routing.sizes() + static_cast<int>(layout::Size::kNeededRows), needed);
-  Memory::store(routing.sizes() + static_cast<int>(layout::Size::kPairs), num_pairs);
-  Memory::store(routing.sizes() + static_cast<int>(layout::Size::kIsRefused), std::int64_t{0});
+  NeededSizes needed;
+  needed.pairs = resolve_pairs(group, op, routing);
+  needed.rows =
+      routing.shape().has_expert_rows ? resolve_experts(group, op, routing, scratch) : needed.pairs;
+  if (group.thread_rank() == 0) {
+    std::int64_t* sizes = routing.sizes();
+    Memory::store(sizes + static_cast<int>(layout::Size::kNeededRows), needed.rows);
+    Memory::store(sizes + static_cast<int>(layout::Size::kPairs), needed.pairs);
+    Memory::store(sizes + static_cast<int>(layout::Size::kIsRefused), std::int64_t{0});
+  }
+  group.sync();
+  return needed;
 }
 
 /// Sizes of a dispatch that the ranks refused: no rows, and a mark for those who use its handle.
@@ -317,22 +353,21 @@ EP_HOST_DEVICE void clear_sizes(G group, const RoutingView<Exec>& routing) {
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void resolve_capacities(G group,
                                        const primitives::OpContext<Exec>& op,
-                                       const RoutingView<Exec>& routing) {
+                                       const RoutingView<Exec>& routing,
+                                       std::int64_t needed_rows) {
   using Memory = typename Exec::Memory;
+  const auto capacity_of = [&](std::int64_t rank) {
+    return std::int64_t{Memory::load(&op.block_from(static_cast<int>(rank))->capacity_rows)};
+  };
+  const std::int64_t capacity = capacity_of(op.rank());
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t rank) {
-    const std::uint32_t capacity =
-        Memory::load(&op.block_from(static_cast<int>(rank))->capacity_rows);
-    Memory::store(routing.capacities() + rank, std::int64_t{capacity});
+    Memory::store(routing.capacities() + rank, capacity_of(rank));
   });
-  group.sync();
   if (group.thread_rank() == 0) {
-    const std::int64_t needed =
-        Memory::load(routing.sizes() + static_cast<int>(layout::Size::kNeededRows));
-    const std::int64_t capacity = Memory::load(routing.capacities() + op.rank());
     Memory::store(routing.sizes() + static_cast<int>(layout::Size::kRows),
-                  needed < capacity ? needed : capacity);
+                  needed_rows < capacity ? needed_rows : capacity);
     Memory::store(routing.sizes() + static_cast<int>(layout::Size::kHasOverflow),
-                  std::int64_t{needed > capacity ? 1 : 0});
+                  std::int64_t{needed_rows > capacity ? 1 : 0});
   }
   group.sync();
 }

@@ -26,20 +26,22 @@ struct SendScratch {
 
   std::int64_t* tally;  // [num_ranks], pairs sent
   std::byte** rows;     // [num_ranks], where row 0 of the rank lies
+  std::byte** scales;   // [num_ranks], where its scales lie
   std::int32_t* row;    // [num_ranks], kFlat: of the token at hand, -1: none
   Choice* choices;      // [topk], kExpertMajor
 
   EP_HOST_DEVICE SendScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
         rows(layout::array_at<std::byte*>(lane.scratch, part_bytes(shape))),
-        row(layout::array_at<std::int32_t>(lane.scratch, 2 * part_bytes(shape))),
-        choices(layout::array_at<Choice>(lane.scratch, 3 * part_bytes(shape))) {}
+        scales(layout::array_at<std::byte*>(lane.scratch, 2 * part_bytes(shape))),
+        row(layout::array_at<std::int32_t>(lane.scratch, 3 * part_bytes(shape))),
+        choices(layout::array_at<Choice>(lane.scratch, 4 * part_bytes(shape))) {}
 
   EP_HOST_DEVICE static std::int64_t part_bytes(const layout::TableShape& shape) {
     return std::int64_t{8} * shape.num_ranks;
   }
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
-    return 3 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
+    return 4 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
   }
 };
 
@@ -75,6 +77,7 @@ class SendLane {
     primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
       scratch_.tally[rank] = 0;
       scratch_.rows[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kRows);
+      scratch_.scales[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kScales);
     });
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
@@ -154,7 +157,7 @@ class SendLane {
     pipe_.store(scratch_.rows[rank] + row * row_bytes, {0, row_bytes});
     const RowInput& scales = params_->scales;
     if (scales.row_bytes == 0) return;
-    std::byte* dst = outputs_.section(rank, layout::Section::kScales) + row * scales.row_bytes;
+    std::byte* dst = scratch_.scales[rank] + row * scales.row_bytes;
     if (params_->pipes_scales) {
       pipe_.store(dst, {row_bytes, scales.row_bytes});
     } else {

@@ -21,14 +21,16 @@
 
 namespace ep::primitives {
 
-/// Where rows pass through shared memory: kStages of a lane's row pipe, kRingBytes of its reducer.
-template <int kStages, int kRingBytes = kMinRingBytes>
+/// Where rows pass through shared memory: kStages of a lane's row pipe, kRingBytes of its reducer,
+/// for sums of kShape.
+template <int kStages, int kRingBytes = min_ring_bytes(kMaxTopk), SumShape kShape = SumShape::kAny>
 struct CudaExec {
   using Memory = CudaMemory;
   using Group = WarpGroup;
   using Bulk = std::conditional_t<kHasTma, TmaBulk<kStages>, VectorBulk>;
   using RowPipe = primitives::RowPipe<Bulk>;
-  using RowReducer = std::conditional_t<kHasTma, BulkRowReducer<kRingBytes>, WarpRowReducer>;
+  using RowReducer =
+      std::conditional_t<kHasTma, BulkRowReducer<kRingBytes, kShape>, WarpRowReducer>;
 
   EP_DEVICE static RowPipe make_row_pipe(WarpGroup group,
                                          const Lane& lane,

@@ -72,6 +72,22 @@ EP_DEVICE inline std::uint32_t fp16_pair(float low, float high) {
   return pair;
 }
 
+/// Sums of two pairs of bf16, each rounded once to nearest even; a NaN is 0x7FFF. a * 1 + b: sm_80
+/// has no plain addition.
+EP_DEVICE inline std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b) {
+  constexpr std::uint32_t kOnes = 0x3F803F80U;
+  std::uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(kOnes), "r"(b));
+  return sum;
+}
+
+/// Two pairs of fp16, as add_bf16_pairs.
+EP_DEVICE inline std::uint32_t add_fp16_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
+
 EP_DEVICE inline float fp16_widened(std::uint16_t bits) {
   float value;
   asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));

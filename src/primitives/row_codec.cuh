@@ -13,7 +13,10 @@ namespace ep::primitives {
 
 /// Elements of 16 bits, two to a word: kWiden gives the value of the low half, kPair rounds two
 /// values.
-template <float (*kWiden)(std::uint16_t), std::uint32_t (*kPair)(float, float)>
+/// kAdd adds pairs in their own dtype.
+template <float (*kWiden)(std::uint16_t),
+          std::uint32_t (*kPair)(float, float),
+          std::uint32_t (*kAdd)(std::uint32_t, std::uint32_t)>
 struct NarrowCodec {
   static constexpr int kElems = 8;
 
@@ -32,12 +35,19 @@ struct NarrowCodec {
   }
   /// Rounds to the dtype and widens again.
   EP_DEVICE static void round(float (&values)[kElems]) { widen(narrow(values), values); }
+  /// Sums of two elements, rounded once.
+  EP_DEVICE static Vector add(const Vector& a, const Vector& b) {
+    Vector sum;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum.words[i] = kAdd(a.words[i], b.words[i]);
+    return sum;
+  }
 };
 
 EP_DEVICE inline float bf16_widened(std::uint16_t bits) { return layout::bf16_to_float(bits); }
 
-using Bf16RowCodec = NarrowCodec<bf16_widened, bf16_pair>;
-using Fp16RowCodec = NarrowCodec<fp16_widened, fp16_pair>;
+using Bf16RowCodec = NarrowCodec<bf16_widened, bf16_pair, add_bf16_pairs>;
+using Fp16RowCodec = NarrowCodec<fp16_widened, fp16_pair, add_fp16_pairs>;
 
 struct Fp32RowCodec {
   static constexpr int kElems = 4;
@@ -54,6 +64,15 @@ struct Fp32RowCodec {
     return v;
   }
   EP_DEVICE static void round(float (&/*values*/)[kElems]) {}
+  EP_DEVICE static Vector add(const Vector& a, const Vector& b) {
+    Vector sum;
+#pragma unroll
+    for (int i = 0; i < kElems; ++i) {
+      sum.words[i] = layout::bits_of_float(
+          __fadd_rn(layout::float_of_bits(a.words[i]), layout::float_of_bits(b.words[i])));
+    }
+    return sum;
+  }
 };
 
 }  // namespace ep::primitives

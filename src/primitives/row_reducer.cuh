@@ -150,9 +150,15 @@ EP_DEVICE void for_each_part(const WarpRowSum& sum,
   }
 }
 
+/// What the sums of a kernel may look like.
+enum class SumShape {
+  kAny,
+  kSingleTermHops,  ///< no weights, one term per hop: half of the registers
+};
+
 /// Sums the rows of one output, part by part. All threads of the warp walk through the terms
 /// together.
-template <class Codec, class Terms>
+template <class Codec, class Terms, SumShape kShape>
 class PartSum {
  public:
   EP_DEVICE PartSum(const WarpRowSum& sum, Terms& terms, const SumSpec& spec)
@@ -168,10 +174,16 @@ class PartSum {
     first_ = first;
     end_ = end;
     RowPart<Codec> total = {};
-    int term = 0;
-    if (sum_.num_terms > 0) add_hop(total, term, true);
+    if constexpr (kShape == SumShape::kSingleTermHops) {
+      if (sum_.num_terms > 0) begin_term(total, 0);
 #pragma unroll 1
-    while (term < sum_.num_terms) add_hop(total, term, false);
+      for (int term = 1; term < sum_.num_terms; ++term) add_row(total, term);
+    } else {
+      int term = 0;
+      if (sum_.num_terms > 0) add_hop(total, term, true);
+#pragma unroll 1
+      while (term < sum_.num_terms) add_hop(total, term, false);
+    }
     if (sum_.bias != nullptr) add_bias(total);
     total.store(sum_.out, first_, end_);
   }
@@ -196,7 +208,7 @@ class PartSum {
   }
 
   EP_DEVICE void begin_term(RowPart<Codec>& partial, int term) {
-    if (spec_.weighted) {
+    if (kShape == SumShape::kAny && spec_.weighted) {
       const float weight = sum_.weight_of(term);
       merge(partial, term, [&](float& value, float x) { value = __fmul_rn(weight, x); });
     } else {
@@ -238,16 +250,40 @@ EP_DEVICE inline bool is_copy(const WarpRowSum& sum, const SumSpec& spec) {
   return sum.num_terms == 1 && !spec.weighted && sum.bias == nullptr;
 }
 
+/// Two terms, added in their own dtype. The same bits as an fp32 sum that is rounded once: the sum
+/// of two bf16 or fp16 is either exact in fp32, or so near the larger term that both round to it.
+template <class Codec, class Terms>
+EP_DEVICE void sum_pair(const WarpRowSum& sum, Terms& terms, const SumSpec& spec) {
+  for_each_part(sum, terms, num_vectors_of(spec), [&](std::int64_t first, std::int64_t end) {
+    Vector augends[RawPart::kInFlight];
+    terms.take(0, first, end, [&](int i, const Vector& vector) { augends[i] = vector; });
+    terms.take(1, first, end, [&](int i, const Vector& vector) {
+      const std::int64_t at = first + i * kWarpThreads;
+      if (at < end) {
+        store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)),
+                       Codec::add(augends[i], vector));
+      }
+    });
+  });
+}
+
+template <class Codec, SumShape kShape, class Terms>
+EP_DEVICE void sum_typed(const WarpRowSum& sum, Terms& terms, const SumSpec& spec) {
+  if (sum.num_terms == 2 && !spec.weighted && sum.bias == nullptr)
+    return sum_pair<Codec>(sum, terms, spec);
+  PartSum<Codec, Terms, kShape>(sum, terms, spec).run();
+}
+
 /// All threads of the warp; `out` overlaps no input.
-template <class Terms>
+template <SumShape kShape, class Terms>
 EP_DEVICE void sum_terms(const WarpRowSum& sum, Terms& terms, const SumSpec& spec) {
   switch (spec.dtype) {
     case DType::kBf16:
-      return PartSum<Bf16RowCodec, Terms>(sum, terms, spec).run();
+      return sum_typed<Bf16RowCodec, kShape>(sum, terms, spec);
     case DType::kFp16:
-      return PartSum<Fp16RowCodec, Terms>(sum, terms, spec).run();
+      return sum_typed<Fp16RowCodec, kShape>(sum, terms, spec);
     default:
-      return PartSum<Fp32RowCodec, Terms>(sum, terms, spec).run();
+      return sum_typed<Fp32RowCodec, kShape>(sum, terms, spec);
   }
 }
 
@@ -256,7 +292,7 @@ EP_DEVICE inline void sum_rows(const WarpRowSum& sum, const SumSpec& spec) {
   if (is_copy(sum, spec))
     return copy_vectors(sum.group, sum.out, sum.row_of(0), num_vectors_of(spec));
   RowLoads loads{sum, num_vectors_of(spec)};
-  sum_terms(sum, loads, spec);
+  sum_terms<SumShape::kAny>(sum, loads, spec);
 }
 
 /// Sums at once. Its stores are ordinary ones: the group's sync() and a release order them.

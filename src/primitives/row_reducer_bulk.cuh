@@ -16,8 +16,8 @@ namespace ep::primitives {
 
 /// What a warp reads at once.
 inline constexpr int kRingPartUnit = kWarpThreads * static_cast<int>(sizeof(Vector));
-/// Then a part of every term fits.
-inline constexpr int kMinRingBytes = kMaxTopk * kRingPartUnit;
+/// A ring must hold a part of every term.
+EP_HOST_DEVICE constexpr int min_ring_bytes(int max_terms) { return max_terms * kRingPartUnit; }
 
 /// A warp's ring of slots, each for a part of a term; all terms of a part are there together. Loads
 /// run ahead of the sums, across the end of one sum into the next. The fewer terms a sum may have,
@@ -30,7 +30,6 @@ class TermRing {
       kMaxSlots * static_cast<std::int64_t>(sizeof(std::uint64_t));
   static constexpr std::int64_t kPartUnit = kRingPartUnit;
   static_assert(kBarrierBytes % layout::kLineBytes == 0);
-  static_assert(kRingBytes >= kMinRingBytes);
 
   EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() { return kBarrierBytes + kRingBytes; }
 
@@ -168,7 +167,7 @@ class TermRing {
 
 /// Works on a sum when the next one is pushed (a sum without an output ends a series): by then the
 /// terms of both are on their way. Its stores are ordinary ones, as WarpRowReducer's.
-template <int kRingBytes>
+template <int kRingBytes, SumShape kShape>
 class BulkRowReducer {
  public:
   using Sum = WarpRowSum;
@@ -200,7 +199,7 @@ class BulkRowReducer {
     if (is_copy(front_, spec_)) {
       copy_front();
     } else {
-      sum_terms(front_, ring_, spec_);
+      sum_terms<kShape>(front_, ring_, spec_);
     }
   }
 

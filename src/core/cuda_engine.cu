@@ -175,6 +175,7 @@ class CudaEngine final : public Engine {
   Status fill_zero(void* dst, std::int64_t bytes, Stream stream) override;
   Status upload(void* dst, const void* src, std::int64_t bytes, Stream stream) override;
   Status wait(Stream stream) override {
+    const RelaxedCaptureScope relaxed;  // the thread may be capturing another stream
     return cuda_status(cudaStreamSynchronize(stream_of(stream)), "cudaStreamSynchronize");
   }
 
@@ -265,27 +266,25 @@ Status CudaEngine::initialize() {
 }
 
 Status CudaEngine::query_place(cudaStream_t stream) {
-  int device = 0;
-  const cudaError_t error = cudaStreamGetDevice(stream, &device);
-  if (error != cudaSuccess) {
-    return Status(Errc::kInvalidArgument,
-                  std::string("stream: is none of this process: ") + cudaGetErrorString(error),
-                  error);
-  }
-  if (device != device_) {
-    return Status(Errc::kInvalidArgument, "stream: belongs to device " + std::to_string(device) +
-                                              ", the group to device " + std::to_string(device_));
-  }
   cudaStreamCaptureStatus capture{};
   unsigned long long capture_id = 0;
   const cudaError_t of_capture = cudaStreamGetCaptureInfo(stream, &capture, &capture_id);
   if (of_capture != cudaSuccess || capture == cudaStreamCaptureStatusInvalidated) {
     return Status(Errc::kInvalidArgument,
-                  std::string("stream: cannot be used during this capture: ") +
+                  std::string("stream: is none of this process, or of a broken capture: ") +
                       cudaGetErrorString(of_capture),
                   of_capture);
   }
   place_.capture_id = capture == cudaStreamCaptureStatusActive ? capture_id : 0;
+  // Questions about a stream that is being captured are not part of the capture.
+  std::optional<RelaxedCaptureScope> relaxed;
+  if (is_capturing()) relaxed.emplace();
+  int device = 0;
+  EP_TRY(cuda_status(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice"));
+  if (device != device_) {
+    return Status(Errc::kInvalidArgument, "stream: belongs to device " + std::to_string(device) +
+                                              ", the group to device " + std::to_string(device_));
+  }
   return cuda_status(cudaStreamGetId(stream, &place_.stream_id), "cudaStreamGetId");
 }
 

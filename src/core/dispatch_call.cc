@@ -29,6 +29,12 @@ void announce_tensor(layout::BlockAnnouncement& block,
 
 std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
 
+CopyWay best_copy_way(Backend backend) {
+  // On a host a second copy from the sender's cache costs one write; the receiver would read the
+  // row again (bench/README.md). Between GPUs the sender's copies cross the wire (docs/tuning.md).
+  return backend == Backend::kCuda ? CopyWay::kReceiver : CopyWay::kSender;
+}
+
 /// Element `at` of an integer tensor in the engine's memory.
 Result<std::int64_t> read_int(Engine& engine, const ConstTensorView& view, std::int64_t at) {
   if (view.dtype == DType::kInt64) {
@@ -399,10 +405,9 @@ Status DispatchCall::prepare_routing() {
                 Routing::create(call_.state(),
                                 {.layout = options.layout,
                                  .alignment = options.alignment,
-                                 // A second copy from the sender's cache costs one write; the
-                                 // receiver would read the row again (bench/README.md).
-                                 .copy_way = options.copy_way == CopyWay::kAuto ? CopyWay::kSender
-                                                                                : options.copy_way,
+                                 .copy_way = options.copy_way == CopyWay::kAuto
+                                                 ? best_copy_way(call_.state().config().backend)
+                                                 : options.copy_way,
                                  .experts = experts(),
                                  .idx_dtype = idx.dtype,
                                  .num_tokens = num_tokens(),

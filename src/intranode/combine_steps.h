@@ -44,6 +44,7 @@ EP_HOST_DEVICE bool prepare_side_arrays(G group,
                                         const CombineParams& params) {
   const std::int64_t num_weights = num_side_tickets(params.weights);
   const std::int64_t num_tickets = num_weights + num_side_tickets(params.side);
+  if (num_tickets == 0) return true;
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kPrepare), num_tickets);
   std::int64_t num_done = 0;
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group), ++num_done) {
@@ -63,8 +64,11 @@ EP_HOST_DEVICE bool resolve_combine(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const CombineParams& params) {
   const std::uint32_t rejection = handle_rejection(op, params.routing);
-  announce_op(group, op, rejection);
-  if (rejection == layout::kAccepted) announce_block(group, op, params.block, layout::kAccepted);
+  if (rejection == layout::kAccepted) {
+    announce_op_and_block(group, op, params.block);
+  } else {
+    announce_op(group, op, rejection);
+  }
   if (!await_ops(group, op)) return false;
   Verdict verdict = judge_ops(group, op);
   if (verdict == Verdict::kAccepted) {

@@ -80,6 +80,10 @@ struct DispatchParams {
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  /// Whether this launch counts topk_idx.
+  EP_HOST_DEVICE bool is_counting() const {
+    return has_counts && is_fresh && op.rejection == layout::kAccepted;
+  }
   EP_HOST_DEVICE bool is_moving() const { return has_moves && op.rejection == layout::kAccepted; }
   /// The outputs are known before the counts are: peers learn of both in one round.
   EP_HOST_DEVICE bool announces_block_first() const { return has_counts && is_moving(); }

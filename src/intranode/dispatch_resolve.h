@@ -78,8 +78,7 @@ EP_HOST_DEVICE bool route(G group,
                           const DispatchParams& params,
                           const primitives::Lane& lane) {
   const layout::TableShape& shape = params.routing.tables.shape;
-  const bool is_counting =
-      params.has_counts && params.is_fresh && params.op.rejection == layout::kAccepted;
+  const bool is_counting = params.is_counting();
   // Claimed ahead of the counting: a lane that runs does not depend on one that does not.
   primitives::TicketStream<Exec> blocks(group, op.ticket(layout::Ticket::kBlock),
                                         params.announces_block_first() ? 1 : 0);

@@ -25,45 +25,77 @@ EP_HOST_DEVICE std::uint32_t handle_rejection(const primitives::OpContext<Exec>&
   return RoutingView<Exec>(routing).is_refused() ? kRejectedHandle : layout::kAccepted;
 }
 
-/// Tells every peer what this rank calls, or why it cannot. Publishes the counts that the group
-/// wrote before.
+/// Tells one peer what this rank calls, or why it cannot. Publishes what this thread wrote before,
+/// and what the group did before its last sync().
+template <primitives::Executor Exec>
+EP_HOST_DEVICE void announce_op_to(const primitives::OpContext<Exec>& op,
+                                   int peer,
+                                   std::uint32_t rejection) {
+  using Memory = typename Exec::Memory;
+  layout::OpAnnouncement* slot = op.op_at(peer, op.rank());
+  for (int field = 0; field < layout::kNumOpFields; ++field) {
+    Memory::store(&slot->fields[field], op.params->announcement.fields[field]);
+  }
+  // [sync:announce-op] release: fields and counts. Acquired in await_ops.
+  Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
+}
+
+/// Tells one peer where this rank's blocks lie: from now on they may be written (dispatch) or read
+/// (combine). Publishes as announce_op_to.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE void announce_block_to(const primitives::OpContext<Exec>& op,
+                                      int peer,
+                                      const layout::BlockAnnouncement& block,
+                                      std::uint32_t rejection) {
+  using Memory = typename Exec::Memory;
+  layout::BlockAnnouncement* slot = op.block_at(peer, op.rank());
+  Memory::store(&slot->capacity_rows, block.capacity_rows);
+  Memory::store(&slot->row_stride_units, block.row_stride_units);
+  Memory::store(&slot->is_staged, block.is_staged);
+  for (int section = 0; section < layout::kNumSections; ++section) {
+    Memory::store(&slot->sections[section], block.sections[section]);
+  }
+  // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
+  // Acquired in await_blocks.
+  Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
+}
+
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_op(G group,
                                 const primitives::OpContext<Exec>& op,
                                 std::uint32_t rejection) {
-  using Memory = typename Exec::Memory;
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    layout::OpAnnouncement* slot = op.op_at(static_cast<int>(peer), op.rank());
-    for (int field = 0; field < layout::kNumOpFields; ++field) {
-      Memory::store(&slot->fields[field], op.params->announcement.fields[field]);
-    }
-    // [sync:announce-op] release: fields and counts. Acquired in await_ops.
-    Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
+    announce_op_to(op, static_cast<int>(peer), rejection);
   });
   group.sync();
 }
 
-/// Tells every peer where this rank's blocks lie: from now on they may be written (dispatch) or
-/// read (combine).
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_block(G group,
                                    const primitives::OpContext<Exec>& op,
                                    const layout::BlockAnnouncement& block,
                                    std::uint32_t rejection) {
-  using Memory = typename Exec::Memory;
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    layout::BlockAnnouncement* slot = op.block_at(static_cast<int>(peer), op.rank());
-    Memory::store(&slot->capacity_rows, block.capacity_rows);
-    Memory::store(&slot->row_stride_units, block.row_stride_units);
-    Memory::store(&slot->is_staged, block.is_staged);
-    for (int section = 0; section < layout::kNumSections; ++section) {
-      Memory::store(&slot->sections[section], block.sections[section]);
+    announce_block_to(op, static_cast<int>(peer), block, rejection);
+  });
+  group.sync();
+}
+
+/// Both at once: the releases wait for the wire side by side.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void announce_op_and_block(G group,
+                                          const primitives::OpContext<Exec>& op,
+                                          const layout::BlockAnnouncement& block) {
+  group.sync();
+  primitives::for_each_strided(group, 2 * op.num_ranks(), [&](std::int64_t i) {
+    const int peer = static_cast<int>(i) / 2;
+    if (i % 2 == 0) {
+      announce_op_to(op, peer, layout::kAccepted);
+    } else {
+      announce_block_to(op, peer, block, layout::kAccepted);
     }
-    // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
-    // Acquired in await_blocks.
-    Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
   });
   group.sync();
 }

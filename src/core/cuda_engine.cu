@@ -276,9 +276,11 @@ Status CudaEngine::query_place(cudaStream_t stream) {
                   of_capture);
   }
   place_.capture_id = capture == cudaStreamCaptureStatusActive ? capture_id : 0;
-  // Questions about a stream that is being captured are not part of the capture.
-  std::optional<RelaxedCaptureScope> relaxed;
-  if (is_capturing()) relaxed.emplace();
+  if (is_capturing()) {
+    // The driver answers no question about such a stream; within a capture its handle is unique.
+    place_.stream_id = reinterpret_cast<std::uintptr_t>(stream);
+    return {};
+  }
   int device = 0;
   EP_TRY(cuda_status(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice"));
   if (device != device_) {

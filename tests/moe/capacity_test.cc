@@ -93,7 +93,10 @@ TEST_P(Capacity, OnlySomeOutputsMayBeGiven) {
     options.out.x = *x;
     const auto output = dispatch(group, inputs.views(), options);
     if (!context.expect_ok(output.status(), "dispatch")) return;
-    context.expect(output->x.view().data == x->view().data, "another tensor was returned");
+    // On a GPU the test sees copies of both.
+    const bool is_seen = test_backend() == Backend::kHost;
+    context.expect(!is_seen || output->x.view().data == x->view().data,
+                   "another tensor was returned");
     context.expect_nothing(check_dispatch(oracle, context.rank(), *output), given.describe());
   });
 }

@@ -8,6 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/gpu_common.sh"
 kShape=(--ranks 2 --hidden 7168 --topk 8 --experts 256 --backend cuda)
 kIters=${EP_BENCH_ITERS:-60}
 
+results=''
 lines=$(mktemp)
 ceilings=$(mktemp)
 trap 'rm -f "$lines" "$ceilings"' EXIT
@@ -17,20 +18,26 @@ default_results() {
   if [[ -d $kRoot/bench ]]; then echo "$kRoot/bench/results/h200x2.jsonl"; else echo "$kBin/h200x2.jsonl"; fi
 }
 
+# At once: a run that is ended early leaves what it measured.
+keep_lines() {  # json
+  cat "$1" >>"$lines"
+  cat "$1" >>"$results"
+}
+
 # A run that fails is reported at the end; the others go on.
 measure() {  # title ep-bench arguments
   local title=$1 json log before
   shift
   json=$(mktemp) log=$(mktemp) before=$(now_s)
   if timeout --kill-after=5 60 "$EP_BENCH" "$@" --json "$json" >"$log" 2>&1; then
-    cat "$json" >>"$lines"
+    keep_lines "$json"
     echo "ok    $title, $(($(now_s) - before)) s"
   else
     failures+=("$title")
     echo "FAIL  $title: ep-bench $*"
     tail -n 15 "$log" | sed 's/^/      /'
     # Wrong rows are figures, too: the table names them.
-    cat "$json" >>"$lines"
+    keep_lines "$json"
   fi
   rm -f "$json" "$log"
 }
@@ -53,25 +60,27 @@ measure_operations() {
   local mode
   for mode in graph eager; do
     sweep "dispatch bf16" dispatch "$mode" 12,14,16,132 4096
-    sweep "combine bf16" combine "$mode" 8,10,12,16,132 4096
   done
   sweep "dispatch fp8 + scales" dispatch graph 12,14,16 4096 --dtype fp8
   sweep "combine from outside the arena" combine graph 16 4096 --placement outside
   sweep "dispatch of few tokens" dispatch graph 16 128,512,1024
   sweep "dispatch expert_major" dispatch graph 132,16 4096 --layout expert_major --align 128
   sweep "combine expert_major" combine graph 132,16 4096 --layout expert_major --align 128
+  # Half a minute each: the rows of a combine are checked on the host.
+  for mode in graph eager; do
+    sweep "combine bf16" combine "$mode" 8,10,12,16,132 4096
+  done
 }
 
 main() {
-  local results start
+  local start
   find_binaries "${1:-}"
   need_gpus 2
   results=${2:-$(default_results)}
   start=$(now_s)
+  mkdir -p "$(dirname "$results")"
   measure_ceilings
   measure_operations
-  mkdir -p "$(dirname "$results")"
-  cat "$lines" >>"$results"
   echo
   python3 "$kScripts/gpu_table.py" "$lines"
   echo

@@ -235,8 +235,10 @@ class IntranodeGpu : public testing::TestWithParam<GpuCase> {
     if (GetParam().has_bias) params.bias = {upload_biases(rank), row_bytes, row_bytes};
     params.out = buffers.out;
     params.out_stride_bytes = row_bytes;
-    params.sum = {
-        .num_elems = problem_.hidden, .dtype = problem_.dtype, .weighted = GetParam().weighted};
+    params.sum = {.num_elems = problem_.hidden,
+                  .dtype = problem_.dtype,
+                  .weighted = GetParam().weighted,
+                  .max_terms = is_expert_major() ? problem_.routing.topk : num_ranks()};
     params.pushes = GetParam().pushes;
     params.is_staged = GetParam().is_staged;
     params.block.is_staged = GetParam().is_staged ? 1 : 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests of static capacities, overflow and caller-given outputs.
 #include "tests/moe/sample_problems.h"
+#include "tests/support/device.h"
 #include "tests/support/moe_ops.h"
 
 #include <gtest/gtest.h>

@@ -71,6 +71,27 @@ TEST_F(Wait, EndsWithThePollThatFindsTheWord) {
   EXPECT_EQ(window_.fault(kSelf).claimed, 0U);
 }
 
+TEST_F(Wait, ForAllPollsEveryRankAndNamesTheOneThatDoesNotCome) {
+  const auto wait_for_all = [&](int absent) {
+    VirtualExec::restart();
+    return primitives::wait_for_all(SoloGroup{}, op(), WaitSite::kAnnounced, 5,
+                                    [&](int rank) { return rank == absent ? 4U : 5U; });
+  };
+  EXPECT_TRUE(wait_for_all(kRanks));
+  EXPECT_EQ(VirtualExec::machine().num_polls, 0);
+  EXPECT_FALSE(wait_for_all(3));
+  EXPECT_EQ(window_.fault(kSelf).direct_peer, 3);
+}
+
+TEST_F(Wait, AWatchAnswersWithWhatTheCallBeforeLoaded) {
+  const auto context = op();
+  primitives::AbortWatch<VirtualExec> watch(context);
+  EXPECT_TRUE(watch.may_proceed(SoloGroup{}));
+  window_.abort_word(kSelf) = 1;
+  EXPECT_TRUE(watch.may_proceed(SoloGroup{}));
+  EXPECT_FALSE(watch.may_proceed(SoloGroup{}));
+}
+
 TEST_F(Wait, TakesNoOtherValueForTheExpectedOne) {
   VirtualExec::restart([&](int polls) { word_ = polls == 100 ? 5 : 4 + 2 * (polls % 2U); });
   EXPECT_TRUE(wait({WaitSite::kArrived, 2, 5}));

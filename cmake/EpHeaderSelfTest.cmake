@@ -42,8 +42,11 @@ list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
 # By Highway's convention an -inl.h is a part of one source file, re-included for each CPU target.
 list(FILTER private_headers EXCLUDE REGEX "-inl\\.h$")
 # These include CUDA headers, but for the one that others include; with nvcc, below.
+list(FIND private_headers fabric/cuda/arena.h arena_at)
 list(FILTER private_headers EXCLUDE REGEX "^fabric/cuda/")
-list(APPEND private_headers fabric/cuda/arena.h)
+if(arena_at GREATER_EQUAL 0)
+  list(APPEND private_headers fabric/cuda/arena.h)
+endif()
 
 ep_add_header_self_test(ep_header_self_test cc
   ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})

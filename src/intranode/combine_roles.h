@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/combine_steps.h"
+#include "intranode/pull_lane.h"
 #include "intranode/push_lane.h"
 
 #include <cstdint>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/protocol_steps.h"
+#include "intranode/resolve_steps.h"
 #include "intranode/routing_steps.h"
 #include "intranode/routing_view.h"
 

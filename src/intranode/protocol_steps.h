@@ -210,13 +210,12 @@ EP_HOST_DEVICE bool await_growth(G group,
 template <primitives::Executor Exec>
 EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout::OpReport* report) {
   using Memory = typename Exec::Memory;
+  // Only words that the verdict waited for: where a call was refused, blocks may still arrive.
+  const auto verdict = static_cast<Verdict>(Memory::load(&op.local()->verdict.value));
+  const bool is_of_block = verdict == Verdict::kBlockRejected;
   for (int src = 0; src < op.num_ranks(); ++src) {
-    const std::uint64_t of_op = Memory::load(&op.op_from(src)->head);
-    const std::uint64_t of_block = Memory::load(&op.block_from(src)->head);
-    const bool has_block = layout::tag_in(of_block) == op.tag();
-    const std::uint32_t reason = layout::value_in(of_op) != layout::kAccepted || !has_block
-                                     ? layout::value_in(of_op)
-                                     : layout::value_in(of_block);
+    const std::uint32_t reason = layout::value_in(
+        Memory::load(is_of_block ? &op.block_from(src)->head : &op.op_from(src)->head));
     if (reason == layout::kAccepted) continue;
     Memory::store(&report->refuser, std::int32_t{src});
     Memory::store(&report->reason, reason);

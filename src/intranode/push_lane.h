@@ -3,7 +3,11 @@
 // ring.
 #pragma once
 
+#include "intranode/arrivals.h"
 #include "intranode/combine_steps.h"
+#include "intranode/copy_steps.h"
+#include "primitives/slot_ring.h"
+#include "primitives/ticket.h"
 
 #include <cstddef>
 #include <cstdint>

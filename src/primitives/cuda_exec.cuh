@@ -11,6 +11,7 @@
 #include "primitives/memory.cuh"
 #include "primitives/op_context.h"
 #include "primitives/ptx.cuh"
+#include "primitives/row_dot.cuh"
 #include "primitives/row_pipe.h"
 #include "primitives/row_reducer.cuh"
 #include "primitives/row_reducer_bulk.cuh"

@@ -46,7 +46,7 @@ Result<Ceilings> parse_ceilings(std::string_view lines) {
 
 Result<Ceilings> read_ceilings(const std::string& path) {
   EP_TRY_ASSIGN(const std::string text, read_file(path));
-  const Result<Ceilings> ceilings = parse_ceilings(text);
+  Result<Ceilings> ceilings = parse_ceilings(text);
   if (ceilings.ok()) return ceilings;
   return Status(Errc::kInvalidArgument, "--ceilings " + path + ": " + ceilings.status().message());
 }

@@ -194,18 +194,20 @@ class Measurement {
 
   Status check_last() {
     const int num_sets = std::min(workload_.num_sets(), options_.iters);
-    for (int i = options_.iters - num_sets; i < options_.iters; ++i) {
-      const int set = set_of(i);
-      if (has_dispatch()) {
-        EP_TRY(workload_.read_received(set));
-        result_.received.add(workload_.check_received(set));
-      }
-      if (has_combine()) {
-        EP_TRY(workload_.read_output(set));
-        result_.output.add(workload_.check_output(set));
-      }
-    }
+    for (int i = options_.iters - num_sets; i < options_.iters; ++i) EP_TRY(check_set(set_of(i)));
     return meet_after_checks();
+  }
+
+  Status check_set(int set) {
+    if (has_dispatch()) {
+      EP_TRY(workload_.read_received(set));
+      result_.received.add(workload_.check_received(set));
+    }
+    if (has_combine()) {
+      EP_TRY(workload_.read_output(set));
+      result_.output.add(workload_.check_output(set));
+    }
+    return {};
   }
 
   const Options& options_;

@@ -38,7 +38,7 @@ EP_HOST_DEVICE bool resolve(G group,
                             const primitives::Lane& lane) {
   const RoutingView<Exec> routing(params.routing);
   const RouteScratch scratch(lane, routing.shape());
-  const bool is_counting = params.has_counts && params.is_fresh;
+  const bool is_counting = params.is_counting();
   Verdict verdict = Verdict::kAccepted;
   if (params.has_counts) {
     if (!await_ops(group, op)) return false;

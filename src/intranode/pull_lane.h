@@ -208,23 +208,20 @@ class PullLane {
     group_.sync();  // all threads are done with the token before
     primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t i) {
       const int k = static_cast<int>(i);
-      const std::int32_t rank = rank_of(experts[k]);
+      const std::int32_t rank = routing_.rank_of(experts[k]);
       int place = 0;
       for (int other = 0; other < routing_.topk(); ++other) {
-        const std::int32_t other_rank = rank_of(experts[other]);
+        const std::int32_t other_rank = routing_.rank_of(experts[other]);
         if (other_rank < rank || (other_rank == rank && other < k)) ++place;
       }
       scratch_.terms[place] = make_term(experts, k, token);
     });
     group_.sync();
   }
-  EP_HOST_DEVICE std::int32_t rank_of(std::int32_t expert) const {
-    return expert < 0 ? -1 : params_->routing.rank_of[expert];
-  }
   EP_HOST_DEVICE PullScratch::Term make_term(const std::int32_t* experts,
                                              int k,
                                              std::int64_t token) const {
-    PullScratch::Term term{rank_of(experts[k]), -1, 1.0F};
+    PullScratch::Term term{routing_.rank_of(experts[k]), -1, 1.0F};
     if (experts[k] < 0 || !RoutingView<Exec>::is_first_of_expert(experts, k)) return term;
     term.row = static_cast<std::int32_t>(routing_.expert_row(experts[k], token));
     if (params_->sum.weighted)

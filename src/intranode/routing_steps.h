@@ -71,7 +71,7 @@ EP_HOST_DEVICE void mask_experts(const primitives::OpContext<Exec>& op,
   std::int32_t ranks[kLoadBatch];
   for (int i = 0; i < kLoadBatch; ++i) {
     experts[i] = checked_expert(op, shape, raw[i], token * shape.topk + first_k + i);
-    ranks[i] = experts[i] < 0 ? -1 : params.routing.rank_of[experts[i]];
+    ranks[i] = routing.rank_of(experts[i]);
   }
   for (int i = 0; i < kLoadBatch; ++i) {
     if (first_k + i < shape.topk)

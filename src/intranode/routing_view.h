@@ -16,6 +16,10 @@ struct RoutingView {
 
   EP_HOST_DEVICE const layout::TableShape& shape() const { return params->tables.shape; }
   EP_HOST_DEVICE int topk() const { return shape().topk; }
+  /// Owner of the expert; -1 stays -1.
+  EP_HOST_DEVICE std::int32_t rank_of(std::int32_t expert) const {
+    return expert < 0 ? -1 : params->rank_of[expert];
+  }
 
   template <class T>
   EP_HOST_DEVICE T* array(std::int64_t offset) const {

@@ -185,7 +185,7 @@ class SendLane {
     const std::int32_t* experts = routing_.experts_of(token);
     primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
       SendScratch::Choice& choice = scratch_.choices[k];
-      choice.rank = experts[k] < 0 ? -1 : params_->routing.rank_of[experts[k]];
+      choice.rank = routing_.rank_of(experts[k]);
       choice.row =
           experts[k] < 0 ? -1 : static_cast<std::int32_t>(routing_.expert_row(experts[k], token));
     });

@@ -27,8 +27,10 @@ struct GroupConfig {
   /// Bytes of the pool that are reserved at creation. The pool grows by itself (Group::reserve);
   /// memory is committed by the operating system when it is first written.
   std::int64_t pool_bytes = 0;
-  /// Depth of the ring through which rows travel that cannot be read in place: 1 to 64.
-  int ring_slots = 4;
+  /// Depth of the ring through which rows travel that are not read in place, in units of 8 rows per
+  /// peer: 1 to 64. Default: 4 on the host, 64 on CUDA, where that many cover the latency of a GPU
+  /// that takes them in.
+  std::optional<int> ring_slots{};
 
   std::optional<int> num_sms{};
   /// Ranks that reach each other by load and store; default all. EP_LSA_SIZE.

@@ -37,9 +37,9 @@ enum class CopyWay : std::uint8_t {
 
 /// How the rows of a combine reach the token's rank. Every way gives the same bits.
 enum class CombineWay : std::uint8_t {
-  kAuto,  ///< by the call's (R, K, E, H)
+  kAuto,  ///< kPush on CUDA for kExpertMajor with K > R, else kPull
   kPull,  ///< the token's rank reads every expert row in place
-  kPush,  ///< the owner reduces a token's rows and sends one through a ring
+  kPush,  ///< the owner sums a token's rows and sends one through a ring
 };
 
 /// The routing of one dispatch: which rows went where. Cheap to copy; any number may be alive; may

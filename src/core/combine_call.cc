@@ -16,10 +16,24 @@ std::int64_t extent_bytes(const ConstTensorView& rows) {
   return (rows.size(0) - 1) * rows.stride(0) * size_of(rows.dtype) + row_bytes_of(rows);
 }
 
+/// Pulled rows cross the wire once per expert, pushed ones once per rank: on GPUs, where the wire is
+/// the limit, owners push what is more than one row per rank on average.
+CombineWay best_way(const GroupState& state, const Routing& routing) {
+  const bool is_many = routing.has_expert_rows() && routing.spec().topk > state.num_ranks();
+  return state.config().backend == Backend::kCuda && is_many && state.num_ranks() > 1
+             ? CombineWay::kPush
+             : CombineWay::kPull;
+}
+
 }  // namespace
 
 CombineCall::CombineCall(GroupState& state, const CombineRequest& request)
     : call_(state, request.kind), request_(request) {}
+
+bool CombineCall::is_pushing() const {
+  const CombineWay way = request_.options.way;
+  return (way == CombineWay::kAuto ? best_way(call_.state(), routing()) : way) == CombineWay::kPush;
+}
 
 Check CombineCall::check_rows_and_bias() const {
   const CombineInput& input = request_.input;

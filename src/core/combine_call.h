@@ -37,7 +37,7 @@ class CombineCall {
   std::int64_t num_tokens() const { return routing().spec().num_tokens; }
   bool is_weighted() const { return !request_.input.topk_weights.is_null(); }
   bool has_gradient() const { return !request_.grad_topk_weights.is_null(); }
-  bool is_pushing() const { return request_.options.way == CombineWay::kPush; }
+  bool is_pushing() const;
   Stream stream() const { return request_.options.stream; }
 
   Check check() const;

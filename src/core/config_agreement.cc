@@ -32,7 +32,7 @@ std::vector<Field> fields_of(const Result<ResolvedConfig>& local) {
       {"max_topk", config.max_topk},
       {"max_experts", config.max_experts},
       {"experts (fingerprint)", config.experts.fingerprint()},
-      {"ring_slots", config.ring_slots},
+      {"ring_slots", config.ring_slots.value_or(0)},
       {"lsa_size", config.lsa_size.value_or(0)},
       {"timeout (ms)", local.ok() ? local->timeout.count() : 0},
       {"first_epoch", static_cast<std::int64_t>(config.first_epoch)},

@@ -26,6 +26,8 @@ const char* site_text(WaitSite site) {
       return "numbering of its own rows";
     case WaitSite::kPrepared:
       return "preparation of its own arrays";
+    case WaitSite::kIndexed:
+      return "the index of its pairs";
     case WaitSite::kResolved:
       return "its own resolve stage";
     case WaitSite::kAnnounced:
@@ -37,9 +39,9 @@ const char* site_text(WaitSite site) {
     case WaitSite::kArrived:
       return "the arrival of all rows";
     case WaitSite::kRingReady:
-      return "a chunk in the ring";
+      return "a row in the ring";
     case WaitSite::kRingFreed:
-      return "a free slot of the ring";
+      return "a free row of the ring";
     case WaitSite::kPulled:
       return "its rows to be read";
     case WaitSite::kReturned:

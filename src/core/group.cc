@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 constexpr int kMaxRingSlots = 64;
+constexpr int kHostRingSlots = 4;
 // Offsets of rows are 64-bit; their numbers travel as 32-bit words.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 28;
 constexpr std::int64_t kMaxHiddenBytes = std::int64_t{1} << 24;
@@ -50,7 +51,7 @@ Status check_ranges(const GroupConfig& config, int num_ranks) {
       {"max_topk", config.max_topk, 1, primitives::kMaxTopk},
       {"max_experts", config.max_experts, 1, kMaxExperts},
       {"pool_bytes", config.pool_bytes, 0, layout::kMaxSegmentBytes},
-      {"ring_slots", config.ring_slots, 1, kMaxRingSlots},
+      {"ring_slots", config.ring_slots.value_or(1), 1, kMaxRingSlots},
       {"num_sms", config.num_sms.value_or(1), 1, SmBudget::kMaxSms},
       {"lsa_size", config.lsa_size.value_or(num_ranks), 1, num_ranks},
       {"timeout (ms)", config.timeout.value_or(kDefaultTimeout).count(), 1,
@@ -130,6 +131,9 @@ Result<ResolvedConfig> resolve_config(const GroupConfig& config, int num_ranks) 
                   base::env_seconds(base::EnvVar::kTimeout));
     filled.timeout = timeout.value_or(kDefaultTimeout);
   }
+  if (!filled.ring_slots) {
+    filled.ring_slots = filled.backend == Backend::kHost ? kHostRingSlots : kMaxRingSlots;
+  }
   EP_TRY(check_ranges(filled, num_ranks));
   EP_TRY(check_experts(filled, num_ranks));
   EP_TRY(check_supported(filled, num_ranks));
@@ -145,7 +149,7 @@ layout::ControlShape control_shape(const GroupConfig& config, int num_ranks) {
           .max_tokens = config.max_tokens,
           .max_experts = config.max_experts,
           .max_row_bytes = config.max_hidden_bytes,
-          .ring_slots = config.ring_slots};
+          .ring_slots = *config.ring_slots};
 }
 
 }  // namespace core

@@ -35,9 +35,10 @@ struct CombineParams {
   std::byte* out = nullptr;
   std::int64_t out_stride_bytes = 0;
   primitives::SumSpec sum;
-  /// A ticket of the pull role where no row comes through the ring: up to layout::kChunkTokens.
+  // Tickets of the pull and of the push role: powers of two up to layout::kChunkTokens.
   int ticket_tokens = layout::kChunkTokens;
-  bool pushes = false;     ///< owners reduce and send through the ring
+  int push_ticket_tokens = layout::kChunkTokens;
+  bool pushes = false;     ///< owners send one row per pair through the ring
   bool is_staged = false;  ///< this rank's rows are outside the arena and go through the ring
   layout::BlockAnnouncement block;
 

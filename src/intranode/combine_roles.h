@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/combine_steps.h"
+#include "intranode/copy_push_lane.h"
 #include "intranode/pull_lane.h"
 #include "intranode/push_lane.h"
 
@@ -37,25 +38,49 @@ EP_HOST_DEVICE void prepare_role(G group, const CombineParams& params, const pri
   leave_combine(group, op, params);
 }
 
-/// Owner's side of the ring: launched where this rank's rows cannot be read in place, or should
-/// not.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void push_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+/// Owner's side of the ring, by PushLane.
+template <class PushLane, primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void push_rows(G group, const CombineParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
+  index_pairs(group, op, params);
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
-  if (outcome == Outcome::kMove && !PushLane<Exec, G>(group, op, params, lane).run()) return;
+  if (outcome == Outcome::kMove) {
+    const std::int64_t num_tickets = num_index_tickets(op, params);
+    if (!stage_wait(group, op, layout::Stage::kIndexed, num_tickets)) return;
+    if (!PushLane(group, op, params, lane).run()) return;
+  }
   leave_combine(group, op, params);
 }
 
-/// Sums the rows of this rank's tokens.
+/// Launched where this rank's rows cannot be read in place, or should not.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void pull_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+EP_HOST_DEVICE void push_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+  if (params.has_expert_rows()) {
+    push_rows<SumPushLane<Exec, G>, Exec>(group, params, lane);
+  } else {
+    push_rows<CopyPushLane<Exec, G>, Exec>(group, params, lane);
+  }
+}
+
+/// Sums the rows of this rank's tokens, which Terms finds.
+template <class Terms, primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void pull_rows(G group, const CombineParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
-  if (outcome == Outcome::kMove && !PullLane<Exec, G>(group, op, params, lane).run()) return;
+  if (outcome == Outcome::kMove && !PullLane<Terms, Exec, G>(group, op, params, lane).run()) return;
   leave_combine(group, op, params);
+}
+
+/// Launched on every rank that accepts its call.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void pull_role(G group, const CombineParams& params, const primitives::Lane& lane) {
+  if (params.has_expert_rows()) {
+    pull_rows<ExpertTerms<Exec, G>, Exec>(group, params, lane);
+  } else {
+    pull_rows<FlatTerms<Exec, G>, Exec>(group, params, lane);
+  }
 }
 
 }  // namespace ep::intranode

@@ -38,16 +38,37 @@ struct FlatCombine {
   static constexpr CombineTuning kTuning{.prepare_warps = 1,
                                          .pull_warps = 15,
                                          .ring_bytes = 14 << 10,
-                                         .sums = primitives::SumShape::kSingleTermHops};
+                                         .is_flat = true};
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
       .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 31 << 10};
 };
+/// kExpertMajor by push: an owner's sums have as many terms as those of the token's rank.
 struct PushCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 3, .push_warps = 4, .ring_bytes = 30 << 10};
+      .prepare_warps = 1, .pull_warps = 4, .push_warps = 3, .ring_bytes = 30 << 10};
 };
+/// kFlat through the ring: rows are copied as they are.
+struct StagedCombine {
+  static constexpr CombineTuning kTuning{.prepare_warps = 1,
+                                         .pull_warps = 7,
+                                         .push_warps = 2,
+                                         .ring_bytes = 14 << 10,
+                                         .is_flat = true,
+                                         .stages = 4};
+};
+/// Any kFlat combine, for so many ranks that a sum needs more of shared memory.
+struct ManyTermsCombine {
+  static constexpr CombineTuning kTuning{.prepare_warps = 1,
+                                         .pull_warps = 5,
+                                         .push_warps = 2,
+                                         .ring_bytes = 16 << 10,
+                                         .is_flat = true,
+                                         .stages = 4};
+};
+/// A row that is larger passes through a pipe of a combine in pieces.
+constexpr std::int64_t kMaxPieceBytes = 14 << 10;
 
 /// Bulk copies exist from this compute capability on, in tens; below it nothing is staged.
 constexpr int kFirstTmaVersion = 90;
@@ -85,13 +106,21 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
 
 template <class Tuned>
 SharedPlan plan_combine(const CombineParams& params, bool has_tma) {
-  using Reducer = primitives::BulkRowReducer<Tuned::kTuning.ring_bytes, Tuned::kTuning.sums>;
+  constexpr auto kTuning = Tuned::kTuning;
   SharedPlan plan;
   plan.scratch_bytes[static_cast<int>(CombineRole::kPull)] =
       lines(PullScratch::bytes(params.routing.tables.shape));
-  if (has_tma) {
-    for (const CombineRole role : {CombineRole::kPull, CombineRole::kPush})
-      plan.pipe_bytes[static_cast<int>(role)] = lines(Reducer::shared_bytes());
+  plan.scratch_bytes[static_cast<int>(CombineRole::kPush)] =
+      lines(PushScratch::bytes(params.routing.tables.shape));
+  if (!has_tma) return plan;
+  for (const CombineRole role : {CombineRole::kPull, CombineRole::kPush})
+    plan.pipe_bytes[static_cast<int>(role)] =
+        lines(primitives::TermRing<kTuning.ring_bytes>::shared_bytes());
+  if constexpr (kTuning.is_flat) {
+    using Bulk = primitives::TmaBulk<kTuning.stages>;
+    const std::int64_t num_pieces = layout::div_up(params.rows.row_bytes, kMaxPieceBytes);
+    plan.stage_bytes = lines(layout::div_up(params.rows.row_bytes, num_pieces));
+    plan.pipe_bytes[static_cast<int>(CombineRole::kPush)] = Bulk::shared_bytes(plan.stage_bytes);
   }
   return plan;
 }
@@ -114,6 +143,23 @@ int ticket_tokens(const DispatchParams& params) {
 }
 int ticket_tokens(const CombineParams& /*params*/) { return 2; }
 
+/// An owner waits for the wire once per ticket of copied rows. Sums take long, and the fewer rows of
+/// the ring a lane claims at once the sooner the reader has them: about one pair per ticket.
+int push_ticket_tokens(const CombineParams& params) {
+  if (!params.has_expert_rows()) return layout::kChunkTokens;
+  const layout::TableShape& shape = params.routing.tables.shape;
+  int num_tokens = 1;
+  while (num_tokens < layout::kChunkTokens && num_tokens * shape.topk < shape.num_ranks)
+    num_tokens *= 2;
+  return num_tokens;
+}
+
+void set_tickets(DispatchParams& params) { params.ticket_tokens = ticket_tokens(params); }
+void set_tickets(CombineParams& params) {
+  params.ticket_tokens = ticket_tokens(params);
+  params.push_ticket_tokens = push_ticket_tokens(params);
+}
+
 /// One kernel and how it is launched.
 template <class Tuning, class Params>
 struct KernelLaunch {
@@ -123,7 +169,7 @@ struct KernelLaunch {
 
   Status run(const Stream& stream, const Params& params, int num_sms) const {
     Params launched = params;
-    launched.ticket_tokens = ticket_tokens(params);
+    set_tickets(launched);
     launched.op.num_lanes = num_sms * num_lanes_of(tuning, params);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(num_sms));
@@ -158,11 +204,24 @@ Status run_dispatch(const LoadedKernels& loaded,
   }
 }
 
+/// Whether the kernel's sums may have as many terms, and its shared memory fits.
 template <class Tuned>
+bool is_fitting(const LoadedKernels& loaded, const CombineParams& params) {
+  return Tuned::kTuning.ring_bytes >= primitives::min_ring_bytes(params.sum.max_terms) &&
+         total_bytes(plan_combine<Tuned>(params, loaded.has_tma), Tuned::kTuning) <=
+             loaded.max_shared_bytes;
+}
+
+/// Launches with the first tuning that fits, else with the last one.
+template <class Tuned, class... Further>
 Status run_combine(const LoadedKernels& loaded,
                    const Stream& stream,
                    const CombineParams& params,
                    int num_sms) {
+  if constexpr (sizeof...(Further) > 0) {
+    if (!is_fitting<Tuned>(loaded, params))
+      return run_combine<Further...>(loaded, stream, params, num_sms);
+  }
   const KernelLaunch<CombineTuning, CombineParams> launch{
       combine_kernel<Tuned>, Tuned::kTuning, plan_combine<Tuned>(params, loaded.has_tma)};
   return launch.run(stream, params, num_sms);
@@ -197,6 +256,8 @@ Result<LoadedKernels> load_kernels() {
   EP_TRY(load_kernel(combine_kernel<FlatCombine>, loaded));
   EP_TRY(load_kernel(combine_kernel<PullCombine>, loaded));
   EP_TRY(load_kernel(combine_kernel<PushCombine>, loaded));
+  EP_TRY(load_kernel(combine_kernel<StagedCombine>, loaded));
+  EP_TRY(load_kernel(combine_kernel<ManyTermsCombine>, loaded));
   return loaded;
 }
 
@@ -217,13 +278,14 @@ Status launch_combine(const LoadedKernels& loaded,
                       int num_sms) {
   EP_TRY(check_rows("expert rows", params.rows));
   EP_TRY(check_rows("bias", params.bias));
-  if (params.has_role(CombineRole::kPush))
-    return run_combine<PushCombine>(loaded, stream, params, num_sms);
-  const bool is_fitting =
-      FlatCombine::kTuning.ring_bytes >= primitives::min_ring_bytes(params.sum.max_terms);
-  if (!params.has_expert_rows() && !params.sum.weighted && is_fitting)
-    return run_combine<FlatCombine>(loaded, stream, params, num_sms);
-  return run_combine<PullCombine>(loaded, stream, params, num_sms);
+  const bool is_pushing = params.has_role(CombineRole::kPush);
+  if (params.has_expert_rows()) {
+    return is_pushing ? run_combine<PushCombine>(loaded, stream, params, num_sms)
+                      : run_combine<PullCombine>(loaded, stream, params, num_sms);
+  }
+  return is_pushing
+             ? run_combine<StagedCombine, ManyTermsCombine>(loaded, stream, params, num_sms)
+             : run_combine<FlatCombine, ManyTermsCombine>(loaded, stream, params, num_sms);
 }
 
 }  // namespace ep::intranode

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace ep::intranode {
 
@@ -40,11 +41,11 @@ struct CombineTuning {
   int pull_warps = 1;
   int push_warps = 0;
   int ring_bytes = primitives::min_ring_bytes(primitives::kMaxTopk);  ///< of each row reducer
-  primitives::SumShape sums = primitives::SumShape::kAny;
+  bool is_flat = false;  ///< for kFlat; else for kExpertMajor
+  int stages = 1;        ///< of each row pipe: owners of kFlat push rows as they are
 
   using Role = CombineRole;
   static constexpr int kNumRoles = 3;
-  static constexpr int stages = 2;  ///< no role of a combine has a row pipe
 
   EP_HOST_DEVICE constexpr int warps_of(CombineRole role) const {
     switch (role) {
@@ -160,7 +161,13 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     combine_kernel(const __grid_constant__ CombineParams params,
                    const __grid_constant__ SharedPlan plan) {
   constexpr auto tuning = Tuned::kTuning;
-  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes, tuning.sums>;
+  using primitives::SumShape;
+  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes,
+                                    tuning.is_flat ? SumShape::kSingleTermHops : SumShape::kAny>;
+  using Warp = primitives::WarpGroup;
+  using Terms = std::conditional_t<tuning.is_flat, FlatTerms<Exec, Warp>, ExpertTerms<Exec, Warp>>;
+  using PushLane =
+      std::conditional_t<tuning.is_flat, CopyPushLane<Exec, Warp>, SumPushLane<Exec, Warp>>;
   const auto group = primitives::WarpGroup::this_warp();
   const CombineRole role =
       role_of(tuning, static_cast<int>(threadIdx.x) / primitives::kWarpThreads);
@@ -170,9 +177,9 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     case CombineRole::kPrepare:
       return prepare_role<Exec>(group, params, lane);
     case CombineRole::kPull:
-      return pull_role<Exec>(group, params, lane);
+      return pull_rows<Terms, Exec>(group, params, lane);
     case CombineRole::kPush:
-      return push_role<Exec>(group, params, lane);
+      return push_rows<PushLane, Exec>(group, params, lane);
   }
 }
 

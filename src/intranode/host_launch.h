@@ -51,7 +51,7 @@ void launch_roles(fabric::HostLauncher& launcher,
   const layout::TableShape& shape = params.routing.tables.shape;
   const std::int64_t scratch_bytes =
       std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), RecordScratch::bytes(shape),
-                PullScratch::bytes(shape)});
+                PullScratch::bytes(shape), PushScratch::bytes(shape)});
   launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
 }
 

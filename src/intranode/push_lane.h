@@ -1,132 +1,144 @@
 // SPDX-License-Identifier: Apache-2.0
-// One lane of the push role: an owner reduces the rows of each pair and sends one row through the
-// ring.
+// One lane of the push role of kExpertMajor: an owner sums the rows of each pair and sends one row
+// through the ring.
 #pragma once
 
-#include "intranode/arrivals.h"
-#include "intranode/combine_steps.h"
-#include "intranode/copy_steps.h"
+#include "intranode/push_steps.h"
 #include "primitives/slot_ring.h"
-#include "primitives/ticket.h"
 
-#include <cstddef>
 #include <cstdint>
 
 namespace ep::intranode {
 
 template <primitives::Executor Exec, primitives::Coop G>
-class PushLane {
+class SumPushLane {
  public:
   using Memory = typename Exec::Memory;
+  using Sum = typename Exec::RowReducer::Sum;
 
-  EP_HOST_DEVICE PushLane(G group,
-                          const primitives::OpContext<Exec>& op,
-                          const CombineParams& params,
-                          const primitives::Lane& lane)
+  EP_HOST_DEVICE SumPushLane(G group,
+                             const primitives::OpContext<Exec>& op,
+                             const CombineParams& params,
+                             const primitives::Lane& lane)
       : group_(group),
-        op_(&op),
         params_(&params),
-        routing_(params.routing),
         blocks_{&op},
         ring_(op),
-        reducer_(Exec::make_row_reducer(group, lane, params.op, params.sum)) {}
+        reducer_(Exec::make_row_reducer(group, lane, params.op, params.sum)),
+        scratch_(lane, params.routing.tables.shape),
+        tickets_(group, op, params, scratch_),
+        abort_(op) {}
 
-  /// All chunks that this lane gets tickets for, in ascending chunk, then source: the order in
-  /// which every reader needs them, so a writer that waits for a slot never holds back the chunk
-  /// that would free it (README.md). False if the group gave up.
+  /// All tickets that this lane gets. The rows of a pair are on their way while the pair before is
+  /// summed. False if the group gave up.
   EP_HOST_DEVICE bool run() {
-    const int num_ranks = op_->num_ranks();
-    std::int64_t max_chunks = 0;
-    for (int src = 0; src < num_ranks; ++src) {
-      if (routing_.chunks_of(src) > max_chunks) max_chunks = routing_.chunks_of(src);
-    }
-    primitives::TicketStream<Exec> tickets(group_, op_->ticket(layout::Ticket::kPush),
-                                           max_chunks * num_ranks);
-    for (std::int64_t i = tickets.next(group_); i >= 0; i = tickets.next(group_)) {
-      const int reader = static_cast<int>((op_->rank() + i) % num_ranks);
-      const std::int64_t chunk = i / num_ranks;
-      if (reader == op_->rank() || chunk >= routing_.chunks_of(reader)) continue;
-      if (!op_->may_proceed() || !push_chunk(reader, chunk)) return false;
+    auto front = reducer_.begin(group_);
+    Target target;  // of `front`
+    for (bool is_over = false; !is_over;) {
+      auto next = reducer_.begin(group_);
+      is_over = !find_pair();
+      if (!abort_.may_proceed(group_)) return false;
+      if (!is_over) {
+        describe(next);
+        reducer_.load(group_, next);
+      }
+      if (front.out != nullptr) {
+        // Nothing that this lane has claimed before is left to be published when it waits.
+        if (!ring_.acquire(group_, target.reader, target.pair, 1)) return false;
+        reducer_.finish(group_, front);
+        reducer_.drain(group_);
+        ring_.publish(group_, target.reader, target.pair, 1);
+      }
+      front = next;
+      if (!is_over) target = {tickets_.reader(), scratch_.pairs[at_]};
     }
     return true;
   }
 
  private:
-  /// False if the group gave up.
-  EP_HOST_DEVICE bool push_chunk(int reader, std::int64_t chunk) {
-    const std::int64_t base = routing_.pair_bases()[reader];
-    std::int64_t end = base + routing_.pairs_from()[reader];
-    const std::int64_t kept = routing_.capacities()[op_->rank()];
-    if (!params_->has_expert_rows() && end > kept) end = kept;
-    const std::int64_t first_token = chunk * layout::kChunkTokens;
-    const std::int64_t first = first_pair_of(params_->src_tokens, base, end, first_token);
-    if (first >= end || params_->src_tokens[first] >= first_token + layout::kChunkTokens) {
-      return true;
-    }
-    std::byte* slot =
-        ring_.acquire_slot(group_, reader, chunk, previous_in_slot(base, first, chunk));
-    if (slot == nullptr) return false;
-    const std::int64_t last =
-        first_pair_of(params_->src_tokens, first, end, first_token + layout::kChunkTokens);
-    for (std::int64_t pair = first; pair <= last; ++pair) {
-      auto sum = reducer_.begin(group_);  // without an output behind the last pair: ends them all
-      if (pair < last) describe(sum, reader, pair, slot + (pair - first) * params_->rows.row_bytes);
-      reducer_.push(group_, sum);
-    }
-    reducer_.drain(group_);
-    ring_.publish(group_, reader, chunk);
-    return true;
-  }
+  struct Target {
+    int reader = 0;
+    std::int32_t pair = 0;
+  };
 
-  /// The last chunk with pairs in [base, first) that has the slot of `chunk`; -1 if none.
-  EP_HOST_DEVICE std::int64_t previous_in_slot(std::int64_t base,
-                                               std::int64_t first,
-                                               std::int64_t chunk) const {
-    while (first > base) {
-      const std::int64_t earlier = params_->src_tokens[first - 1] / layout::kChunkTokens;
-      if ((chunk - earlier) % op_->control().shape.ring_slots == 0) return earlier;
-      first = first_pair_of(params_->src_tokens, base, first, earlier * layout::kChunkTokens);
-    }
-    return -1;
-  }
-
-  EP_HOST_DEVICE void describe(typename Exec::RowReducer::Sum& sum,
-                               int reader,
-                               std::int64_t pair,
-                               std::byte* out) const {
-    sum.out = out;
-    if (params_->has_expert_rows()) {
-      const int topk = routing_.topk();
-      const PairRecord record{params_->record_rows + pair * topk, params_->src_tokens[pair], topk};
-      for (int k = 0; k < topk; ++k) {
-        if (record.is_first(k))
-          sum.add(params_->rows.row(record.rows[k]), weight_of(reader, record, k));
+  /// Goes on to the next pair, `at_` in its ticket. False if there is none.
+  EP_HOST_DEVICE bool find_pair() {
+    for (;;) {
+      while (++at_ < params_->push_ticket_tokens) {
+        if (at_ % PushScratch::kBatchTokens == 0) find_terms();
+        if (scratch_.pairs[at_] >= 0) return true;
       }
-    } else {
-      sum.add(params_->rows.row(pair), 1.0F);
+      if (!tickets_.next()) return false;
+      at_ = -1;
+    }
+  }
+
+  /// Terms of the tokens of this lane's ticket from `at_` on, as many as are looked up at once.
+  EP_HOST_DEVICE void find_terms() {
+    const int topk = params_->routing.tables.shape.topk;
+    const int left = params_->push_ticket_tokens - at_;
+    const int count =
+        topk * (left < PushScratch::kBatchTokens ? left : PushScratch::kBatchTokens);
+    group_.sync();  // all threads are done with the terms before
+    primitives::for_each_strided(group_, count, [&](std::int64_t i) {
+      scratch_.raw[i] = recorded(at_ + static_cast<int>(i) / topk, static_cast<int>(i) % topk);
+    });
+    group_.sync();
+    primitives::for_each_strided(group_, count, [&](std::int64_t i) {
+      const int k = static_cast<int>(i) % topk;
+      scratch_.terms[i] = merged(scratch_.raw + i - k, k, topk);
+    });
+    group_.sync();
+  }
+
+  /// Row and weight of k of a token of the ticket; row -1: not here, or dropped.
+  EP_HOST_DEVICE PushScratch::Term recorded(int i, int k) const {
+    const std::int32_t pair = scratch_.pairs[i];
+    if (pair < 0) return {-1, 0.0F};
+    const int topk = params_->routing.tables.shape.topk;
+    PushScratch::Term term{params_->record_rows[tickets_.record_of(pair) * topk + k], 1.0F};
+    if (params_->sum.weighted) {
+      const float* weights =
+          blocks_.template array<float>(tickets_.reader(), layout::Section::kTopkWeights);
+      term.weight = Memory::load(weights + tickets_.token(i) * topk + k);
+    }
+    return term;
+  }
+
+  /// As summed_weight: repeats share their row, and only the first has it.
+  EP_HOST_DEVICE static PushScratch::Term merged(const PushScratch::Term* raw, int k, int topk) {
+    PushScratch::Term term = raw[k];
+    for (int earlier = 0; earlier < k; ++earlier) {
+      if (raw[earlier].row == term.row) return {-1, 0.0F};
+    }
+    for (int later = k + 1; later < topk; ++later) {
+      if (raw[later].row == term.row) term.weight = term.weight + raw[later].weight;
+    }
+    return term;
+  }
+
+  EP_HOST_DEVICE void describe(Sum& sum) const {
+    const int topk = params_->routing.tables.shape.topk;
+    const PushScratch::Term* terms = scratch_.terms + at_ % PushScratch::kBatchTokens * topk;
+    sum.out = ring_.row_at(tickets_.reader(), scratch_.pairs[at_]);
+    for (int k = 0; k < topk; ++k) {
+      const PushScratch::Term term = terms[k];
+      if (term.row >= 0) {
+        sum.add(params_->rows.row(term.row), params_->sum.weighted ? term.weight : 1.0F);
+      }
     }
     sum.end_hop();
   }
 
-  /// As summed_weight: repeats share their row.
-  EP_HOST_DEVICE float weight_of(int reader, const PairRecord& record, int k) const {
-    if (!params_->sum.weighted) return 1.0F;
-    const float* weights = blocks_.template array<float>(reader, layout::Section::kTopkWeights) +
-                           std::int64_t{record.token} * record.topk;
-    float sum = Memory::load(weights + k);
-    for (int later = k + 1; later < record.topk; ++later) {
-      if (record.rows[later] == record.rows[k]) sum = sum + Memory::load(weights + later);
-    }
-    return sum;
-  }
-
   G group_;
-  const primitives::OpContext<Exec>* op_;
   const CombineParams* params_;
-  RoutingView<Exec> routing_;
   BlockView<Exec> blocks_;
   primitives::SlotRing<Exec> ring_;
   typename Exec::RowReducer reducer_;
+  PushScratch scratch_;
+  PushTickets<Exec, G> tickets_;
+  primitives::AbortWatch<Exec> abort_;
+  int at_ = layout::kChunkTokens;
 };
 
 }  // namespace ep::intranode

@@ -127,21 +127,4 @@ EP_HOST_DEVICE inline float summed_weight(
   return sum;
 }
 
-/// First pair in [begin, end) whose source token is not below `token`; the tokens of one source
-/// ascend.
-EP_HOST_DEVICE inline std::int64_t first_pair_of(const std::int32_t* src_tokens,
-                                                 std::int64_t begin,
-                                                 std::int64_t end,
-                                                 std::int64_t token) {
-  while (begin < end) {
-    const std::int64_t middle = begin + (end - begin) / 2;
-    if (src_tokens[middle] < token) {
-      begin = middle + 1;
-    } else {
-      end = middle;
-    }
-  }
-  return begin;
-}
-
 }  // namespace ep::intranode

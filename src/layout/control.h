@@ -11,8 +11,11 @@
 
 namespace ep::layout {
 
-/// Tokens whose rows announce themselves together, and tokens per chunk of the combine ring.
+/// Tokens whose rows announce themselves together; a ticket of a combine spans no two chunks.
 inline constexpr int kChunkTokens = 8;
+/// Rows per unit of ControlShape::ring_slots: the rows of a chunk never share one of the ring
+/// (intranode/README.md, why tickets never deadlock).
+inline constexpr int kRingSlotRows = kChunkTokens;
 
 /// What the control region is sized by; equal on all ranks.
 struct ControlShape {
@@ -25,6 +28,10 @@ struct ControlShape {
   EP_HOST_DEVICE constexpr int max_columns() const { return num_ranks + max_experts; }
   EP_HOST_DEVICE constexpr std::int64_t max_chunks() const {
     return div_up(max_tokens, kChunkTokens);
+  }
+  /// Rows that one rank may have on their way to another.
+  EP_HOST_DEVICE constexpr std::int64_t ring_rows() const {
+    return std::int64_t{ring_slots} * kRingSlotRows;
   }
 };
 
@@ -43,9 +50,10 @@ enum class Ticket : int {
   kPrepare,
   kPush,
   kPull,
+  kIndex,
   kNum
 };
-enum class Stage : int { kCounted, kScanned, kPrepared, kResolved, kLeft, kNum };
+enum class Stage : int { kCounted, kScanned, kPrepared, kIndexed, kResolved, kLeft, kNum };
 
 /// A counter on a line of its own.
 struct alignas(kLineBytes) Counter {
@@ -109,29 +117,33 @@ struct ControlLayout {
 
   // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk's rows landed here.
   std::int64_t chunk_flags = 0;
-  // u64[num_ranks][max_chunks]: the epoch, once the chunk is in its slot (at the reader), once it
-  // was read (at the writer).
+  // u64[num_ranks][max_tokens]: the epoch, once the row of the pair is in the ring (at the reader),
+  // once it was read (at the writer).
   std::int64_t ring_ready = 0;
   std::int64_t ring_freed = 0;
+  // int32[num_ranks][max_tokens]: the pair of a source's token here, among the pairs of that
+  // source. Never cleared: a pair is a token's only if its record says so.
+  std::int64_t pair_index = 0;
   std::int64_t control_bytes = 0;  // all of the above
 
-  // [num_ranks][ring_slots][kChunkTokens rows], at the reader.
+  // [num_ranks][ring_rows], at the reader.
   std::int64_t ring_payload = 0;
   std::int64_t ring_bytes = 0;
   std::int64_t total_bytes = 0;
 
-  EP_HOST_DEVICE constexpr std::int64_t ring_slot_bytes() const {
-    return kChunkTokens * shape.max_row_bytes;
-  }
-  /// Index of a chunk's word in chunk_flags, ring_ready and ring_freed.
+  /// Index of a chunk's word in chunk_flags.
   EP_HOST_DEVICE constexpr std::int64_t chunk_index(int peer, std::int64_t chunk) const {
     return peer * shape.max_chunks() + chunk;
   }
-  /// Offset of the ring slot in which a chunk between this rank and `peer` travels.
-  EP_HOST_DEVICE constexpr std::int64_t ring_slot(int peer, std::int64_t chunk) const {
-    const std::int64_t slot =
-        peer * static_cast<std::int64_t>(shape.ring_slots) + chunk % shape.ring_slots;
-    return ring_payload + slot * ring_slot_bytes();
+  /// Index of a token in pair_index, of a pair in ring_ready and ring_freed: a source has as many
+  /// pairs as tokens at most.
+  EP_HOST_DEVICE constexpr std::int64_t token_index(int peer, std::int64_t number) const {
+    return peer * shape.max_tokens + number;
+  }
+  /// Offset of the row of the ring in which a pair between this rank and `peer` travels.
+  EP_HOST_DEVICE constexpr std::int64_t ring_row(int peer, std::int64_t pair) const {
+    const std::int64_t row = peer * shape.ring_rows() + pair % shape.ring_rows();
+    return ring_payload + row * shape.max_row_bytes;
   }
 };
 
@@ -153,10 +165,11 @@ EP_HOST_DEVICE constexpr ControlLayout make_control_layout(const ControlShape& s
   layout.returned = regions.add<Counter>(num_ranks);
   layout.returned_base = regions.add<std::uint64_t>(num_ranks);
   layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
-  layout.ring_ready = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
-  layout.ring_freed = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.ring_ready = regions.add<std::uint64_t>(num_ranks * shape.max_tokens);
+  layout.ring_freed = regions.add<std::uint64_t>(num_ranks * shape.max_tokens);
+  layout.pair_index = regions.add<std::int32_t>(num_ranks * shape.max_tokens);
   layout.control_bytes = regions.total_bytes();
-  layout.ring_payload = regions.add_bytes(num_ranks * shape.ring_slots * layout.ring_slot_bytes());
+  layout.ring_payload = regions.add_bytes(num_ranks * shape.ring_rows() * shape.max_row_bytes);
   layout.ring_bytes = regions.total_bytes() - layout.control_bytes;
   layout.total_bytes = regions.total_bytes();
   return layout;

@@ -16,8 +16,8 @@ concept Executor = requires(const void* table, std::int64_t index, int spins) {
   typename E::Memory;   // memory.h
   typename E::Group;    // a Coop: what one lane of a role is made of
   typename E::RowPipe;  // row_pipe.h: one load, any number of stores per row
-  // Sums of rows: begin() a RowReducer::Sum, add its terms, push() it; a sum without an output ends
-  // all that were pushed before.
+  // Sums of rows: begin() a RowReducer::Sum, add its terms, load() it, finish() it. One further sum
+  // may be loaded before: its rows are on their way while this one is worked on.
   typename E::RowReducer;
   { E::peer_segment(table, index) } -> std::same_as<std::byte*>;
   { E::is_gone(table, 0) } -> std::same_as<bool>;

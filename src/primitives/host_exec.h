@@ -56,8 +56,8 @@ class HostRowReducer {
 
   Sum begin(SoloGroup /*group*/) const { return {}; }
 
-  void push(SoloGroup /*group*/, const RowSum& sum) {
-    if (sum.out == nullptr) return;
+  void load(SoloGroup /*group*/, const RowSum& /*sum*/) const {}
+  void finish(SoloGroup /*group*/, const RowSum& sum) {
     const ReduceRow reduce{.terms = {sum.terms, static_cast<std::size_t>(sum.num_terms)},
                            .bias = sum.bias,
                            .dtype = spec_.dtype,
@@ -66,8 +66,7 @@ class HostRowReducer {
     reduce_row(sum.out, reduce, store_);
   }
 
-  /// Precondition: the last push was a sum without an output. All sums precede the next release of
-  /// this lane.
+  /// All finished sums precede the next release of this lane.
   void drain(SoloGroup /*group*/) const {
     if (store_ == RowStore::kStream) stream_fence();  // sums before the release that follows
   }

@@ -175,9 +175,8 @@ class WarpRowReducer {
       : spec_(spec) {}
 
   EP_DEVICE Sum begin(WarpGroup group) const { return Sum(group); }
-  EP_DEVICE void push(WarpGroup /*group*/, const Sum& sum) const {
-    if (sum.out != nullptr) sum_rows(sum, spec_);
-  }
+  EP_DEVICE void load(WarpGroup /*group*/, const Sum& /*sum*/) const {}
+  EP_DEVICE void finish(WarpGroup /*group*/, const Sum& sum) const { sum_rows(sum, spec_); }
   EP_DEVICE void drain(WarpGroup /*group*/) const {}
   EP_DEVICE void fence_acquired() const {}
 

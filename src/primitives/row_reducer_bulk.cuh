@@ -165,8 +165,7 @@ class TermRing {
   int next_terms_ = 0;
 };
 
-/// Works on a sum when the next one is pushed (a sum without an output ends a series): by then the
-/// terms of both are on their way. Its stores are ordinary ones, as WarpRowReducer's.
+/// Its loads are bulk loads, its stores ordinary ones, as WarpRowReducer's.
 template <int kRingBytes, SumShape kShape>
 class BulkRowReducer {
  public:
@@ -176,16 +175,19 @@ class BulkRowReducer {
   EP_HOST_DEVICE static constexpr std::int64_t shared_bytes() { return Ring::shared_bytes(); }
 
   EP_DEVICE BulkRowReducer(WarpGroup group, std::byte* shared, const SumSpec& spec)
-      : spec_(spec), ring_(group, shared, spec), front_(group) {}
+      : spec_(spec), ring_(group, shared, spec) {}
   BulkRowReducer(const BulkRowReducer&) = delete;
   BulkRowReducer& operator=(const BulkRowReducer&) = delete;
 
   EP_DEVICE Sum begin(WarpGroup group) const { return Sum(group); }
+  EP_DEVICE void load(WarpGroup /*group*/, const Sum& sum) { ring_.append(sum); }
   /// Inline and called at one place of a lane: it holds the sums of all dtypes.
-  EP_DEVICE void push(WarpGroup /*group*/, const Sum& sum) {
-    ring_.append(sum);
-    if (front_.out != nullptr) finish_front();
-    front_ = sum;
+  EP_DEVICE void finish(WarpGroup /*group*/, const Sum& sum) {
+    if (is_copy(sum, spec_)) {
+      copy(sum);
+    } else {
+      sum_terms<kShape>(sum, ring_, spec_);
+    }
   }
   EP_DEVICE void drain(WarpGroup /*group*/) const {}
   /// Bulk loads that follow come after what this lane's last acquire made visible.
@@ -195,28 +197,19 @@ class BulkRowReducer {
   }
 
  private:
-  EP_DEVICE void finish_front() {
-    if (is_copy(front_, spec_)) {
-      copy_front();
-    } else {
-      sum_terms<kShape>(front_, ring_, spec_);
-    }
-  }
-
-  EP_DEVICE void copy_front() {
-    const auto copy = [&](std::int64_t first, std::int64_t end) {
+  EP_DEVICE void copy(const Sum& sum) {
+    const auto copy_vectors = [&](std::int64_t first, std::int64_t end) {
       ring_.take(0, first, end, [&](int i, const Vector& v) {
         const std::int64_t at = first + i * kWarpThreads;
         if (at < end)
-          store_streamed(front_.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
+          store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
       });
     };
-    for_each_part(front_, ring_, num_vectors_of(spec_), copy);
+    for_each_part(sum, ring_, num_vectors_of(spec_), copy_vectors);
   }
 
   SumSpec spec_;
   Ring ring_;
-  Sum front_;
 };
 
 }  // namespace ep::primitives

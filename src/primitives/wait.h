@@ -15,13 +15,14 @@ enum class WaitSite : std::uint32_t {
   kCounted,    ///< local: routing of all tokens counted
   kScanned,    ///< local: prefix sums of all columns done
   kPrepared,   ///< local: side arrays copied into the arena
+  kIndexed,    ///< local: pairs of all sources indexed
   kResolved,   ///< local: every peer's announcement seen
   kAnnounced,  ///< a peer's announcement of the operation
   kBlock,      ///< a peer's announcement of its blocks
   kChunk,      ///< a chunk of rows from a peer, to copy on
   kArrived,    ///< all rows and records of a peer
-  kRingReady,  ///< a chunk in the ring, from its owner
-  kRingFreed,  ///< a slot of the ring, read by the peer
+  kRingReady,  ///< a row in the ring, from its owner
+  kRingFreed,  ///< a row of the ring, read by the peer
   kPulled,     ///< a peer's reads of this rank's rows
   kReturned,   ///< router gradients of a peer
 };

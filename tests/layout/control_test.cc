@@ -35,6 +35,7 @@ std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
   const std::int64_t num_ranks = layout.shape.num_ranks;
   const std::int64_t columns = num_ranks + layout.shape.max_experts;
   const std::int64_t chunk_words = 8 * num_ranks * ((layout.shape.max_tokens + 7) / 8);
+  const std::int64_t tokens = num_ranks * layout.shape.max_tokens;
   const std::int64_t counters = num_ranks * static_cast<std::int64_t>(sizeof(Counter));
   return {
       {"local", layout.local, sizeof(layout::LocalState)},
@@ -51,8 +52,9 @@ std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
       {"returned", layout.returned, counters},
       {"returned_base", layout.returned_base, 8 * num_ranks},
       {"chunk_flags", layout.chunk_flags, chunk_words},
-      {"ring_ready", layout.ring_ready, chunk_words},
-      {"ring_freed", layout.ring_freed, chunk_words},
+      {"ring_ready", layout.ring_ready, 8 * tokens},
+      {"ring_freed", layout.ring_freed, 8 * tokens},
+      {"pair_index", layout.pair_index, 4 * tokens},
       {"ring_payload", layout.ring_payload,
        num_ranks * layout.shape.ring_slots * kChunkTokens * layout.shape.max_row_bytes},
   };
@@ -93,19 +95,33 @@ TEST(ControlLayout, EveryChunkOfEveryPeerHasAWordOfItsOwn) {
   });
 }
 
-TEST(ControlLayout, ChunksShareASlotWhereTheirNumbersDo) {
+TEST(ControlLayout, EveryTokenOfEveryPeerHasAWordOfItsOwn) {
+  check_property(scaled_rounds(1'000, 50'000), 6, [] {
+    const ControlShape shape = arbitrary_shape();
+    const ControlLayout layout = layout::make_control_layout(shape);
+    const std::int64_t all = shape.num_ranks * shape.max_tokens;
+    const int peer = *rc::gen::inRange(0, shape.num_ranks);
+    RC_ASSERT(layout.token_index(peer, 0) == peer * shape.max_tokens);
+    RC_ASSERT(layout.token_index(peer, shape.max_tokens) <= all);
+    RC_ASSERT(layout.ring_freed - layout.ring_ready >= 8 * all);
+    RC_ASSERT(layout.pair_index - layout.ring_freed >= 8 * all);
+    RC_ASSERT(layout.ring_payload - layout.pair_index >= 4 * all);
+  });
+}
+
+TEST(ControlLayout, PairsShareARowOfTheRingWhereTheirNumbersDo) {
   check_property(scaled_rounds(2'000, 100'000), 5, [] {
     const ControlShape shape = arbitrary_shape();
     const ControlLayout layout = layout::make_control_layout(shape);
-    const std::int64_t slot_bytes = kChunkTokens * shape.max_row_bytes;
-    RC_ASSERT(layout.ring_slot_bytes() == slot_bytes);
+    const std::int64_t num_rows = std::int64_t{8} * shape.ring_slots;
+    RC_ASSERT(shape.ring_rows() == num_rows && num_rows >= kChunkTokens);
     const int peer = *rc::gen::inRange(0, shape.num_ranks);
-    const auto chunk = *rc::gen::inRange<std::int64_t>(0, std::int64_t{1} << 25);
-    const std::int64_t slot = layout.ring_slot(peer, chunk);
-    const std::int64_t first = layout.ring_payload + peer * shape.ring_slots * slot_bytes;
-    RC_ASSERT(slot == first + chunk % shape.ring_slots * slot_bytes);
-    RC_ASSERT(slot + slot_bytes <= layout.total_bytes);
-    RC_ASSERT(layout.ring_slot(peer, chunk + shape.ring_slots) == slot);
+    const auto pair = *rc::gen::inRange<std::int64_t>(0, std::int64_t{1} << 28);
+    const std::int64_t row = layout.ring_row(peer, pair);
+    const std::int64_t first = layout.ring_payload + peer * num_rows * shape.max_row_bytes;
+    RC_ASSERT(row == first + pair % num_rows * shape.max_row_bytes);
+    RC_ASSERT(row + shape.max_row_bytes <= layout.total_bytes);
+    RC_ASSERT(layout.ring_row(peer, pair + num_rows) == row);
   });
 }
 

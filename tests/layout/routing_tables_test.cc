@@ -258,19 +258,5 @@ TEST(RoutingTables, TheVerdictWaitsForColumnsThatAnotherLaneSumsUp) {
   EXPECT_EQ(VirtualExec::machine().num_polls, 100);
 }
 
-TEST(RoutingTables, PairsOfASourceAreFoundByTheirToken) {
-  check_property(scaled_rounds(2'000, 100'000), 13, [] {
-    auto tokens = *rc::gen::container<std::vector<std::int32_t>>(rc::gen::inRange(0, 60));
-    std::sort(tokens.begin(), tokens.end());
-    tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
-    const auto end = static_cast<std::int64_t>(tokens.size());
-    const auto begin = *rc::gen::inRange<std::int64_t>(0, end + 1);
-    const std::int32_t token = *rc::gen::inRange(0, 65);
-    const auto expected = std::lower_bound(tokens.begin() + begin, tokens.end(), token);
-    RC_ASSERT(intranode::first_pair_of(tokens.data(), begin, end, token) ==
-              expected - tokens.begin());
-  });
-}
-
 }  // namespace
 }  // namespace ep::test

@@ -64,7 +64,7 @@ TEST(AnyProblem, GoesThroughAllOperationsAsTheOracleSays) {
              << " H=" << combine.hidden << (combine.weighted ? " weighted" : "")
              << (combine.has_bias ? " bias" : "") << " way=" << static_cast<int>(combine.way)
              << " place=" << static_cast<int>(combine.place) << " sms=" << *config.num_sms
-             << " slots=" << config.ring_slots << "\n";
+             << " slots=" << config.ring_slots.value_or(0) << "\n";
     const std::string findings = findings_of(Oracle(problem), dispatch, combine, config);
     RC_LOG() << findings;
     RC_ASSERT(findings.empty());

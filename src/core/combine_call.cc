@@ -16,8 +16,8 @@ std::int64_t extent_bytes(const ConstTensorView& rows) {
   return (rows.size(0) - 1) * rows.stride(0) * size_of(rows.dtype) + row_bytes_of(rows);
 }
 
-/// Pulled rows cross the wire once per expert, pushed ones once per rank: on GPUs, where the wire is
-/// the limit, owners push what is more than one row per rank on average.
+/// Pulled rows cross the wire once per expert, pushed ones once per rank: on GPUs, where the wire
+/// is the limit, owners push what is more than one row per rank on average.
 CombineWay best_way(const GroupState& state, const Routing& routing) {
   const bool is_many = routing.has_expert_rows() && routing.spec().topk > state.num_ranks();
   return state.config().backend == Backend::kCuda && is_many && state.num_ranks() > 1

@@ -35,10 +35,8 @@ struct LargeRowDispatch {
 };
 /// Flat rows: parts of a quarter of a row for two ranks.
 struct FlatCombine {
-  static constexpr CombineTuning kTuning{.prepare_warps = 1,
-                                         .pull_warps = 15,
-                                         .ring_bytes = 14 << 10,
-                                         .is_flat = true};
+  static constexpr CombineTuning kTuning{
+      .prepare_warps = 1, .pull_warps = 15, .ring_bytes = 14 << 10, .is_flat = true};
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
@@ -143,8 +141,8 @@ int ticket_tokens(const DispatchParams& params) {
 }
 int ticket_tokens(const CombineParams& /*params*/) { return 2; }
 
-/// An owner waits for the wire once per ticket of copied rows. Sums take long, and the fewer rows of
-/// the ring a lane claims at once the sooner the reader has them: about one pair per ticket.
+/// An owner waits for the wire once per ticket of copied rows. Sums take long, and the fewer rows
+/// of the ring a lane claims at once the sooner the reader has them: about one pair per ticket.
 int push_ticket_tokens(const CombineParams& params) {
   if (!params.has_expert_rows()) return layout::kChunkTokens;
   const layout::TableShape& shape = params.routing.tables.shape;
@@ -154,10 +152,19 @@ int push_ticket_tokens(const CombineParams& params) {
   return num_tokens;
 }
 
-void set_tickets(DispatchParams& params) { params.ticket_tokens = ticket_tokens(params); }
-void set_tickets(CombineParams& params) {
+/// Terms of most sums of a push: a rank's own rows, and one for each of the others.
+int usual_terms(const CombineParams& params) {
+  const layout::TableShape& shape = params.routing.tables.shape;
+  const int terms = shape.topk / shape.num_ranks + shape.num_ranks - 1;
+  return params.pushes ? std::min(terms, params.sum.max_terms) : params.sum.max_terms;
+}
+
+/// What only speed depends on.
+void tune(DispatchParams& params) { params.ticket_tokens = ticket_tokens(params); }
+void tune(CombineParams& params) {
   params.ticket_tokens = ticket_tokens(params);
   params.push_ticket_tokens = push_ticket_tokens(params);
+  params.sum.usual_terms = usual_terms(params);
 }
 
 /// One kernel and how it is launched.
@@ -169,7 +176,7 @@ struct KernelLaunch {
 
   Status run(const Stream& stream, const Params& params, int num_sms) const {
     Params launched = params;
-    set_tickets(launched);
+    tune(launched);
     launched.op.num_lanes = num_sms * num_lanes_of(tuning, params);
     cudaLaunchConfig_t config{};
     config.gridDim = dim3(static_cast<unsigned>(num_sms));
@@ -283,9 +290,8 @@ Status launch_combine(const LoadedKernels& loaded,
     return is_pushing ? run_combine<PushCombine>(loaded, stream, params, num_sms)
                       : run_combine<PullCombine>(loaded, stream, params, num_sms);
   }
-  return is_pushing
-             ? run_combine<StagedCombine, ManyTermsCombine>(loaded, stream, params, num_sms)
-             : run_combine<FlatCombine, ManyTermsCombine>(loaded, stream, params, num_sms);
+  return is_pushing ? run_combine<StagedCombine, ManyTermsCombine>(loaded, stream, params, num_sms)
+                    : run_combine<FlatCombine, ManyTermsCombine>(loaded, stream, params, num_sms);
 }
 
 }  // namespace ep::intranode

@@ -18,7 +18,6 @@ namespace ep::intranode {
 template <class Terms, primitives::Executor Exec, primitives::Coop G>
 class PullLane {
  public:
-
   EP_HOST_DEVICE PullLane(G group,
                           const primitives::OpContext<Exec>& op,
                           const CombineParams& params,

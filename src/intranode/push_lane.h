@@ -77,8 +77,7 @@ class SumPushLane {
   EP_HOST_DEVICE void find_terms() {
     const int topk = params_->routing.tables.shape.topk;
     const int left = params_->push_ticket_tokens - at_;
-    const int count =
-        topk * (left < PushScratch::kBatchTokens ? left : PushScratch::kBatchTokens);
+    const int count = topk * (left < PushScratch::kBatchTokens ? left : PushScratch::kBatchTokens);
     group_.sync();  // all threads are done with the terms before
     primitives::for_each_strided(group_, count, [&](std::int64_t i) {
       scratch_.raw[i] = recorded(at_ + static_cast<int>(i) / topk, static_cast<int>(i) % topk);

@@ -41,6 +41,8 @@ struct SumSpec {
   bool weighted = false;
   /// Terms of one sum: at most.
   int max_terms = kMaxTopk;
+  /// Terms of most sums, where they are fewer; 0: max_terms. Only speed depends on it.
+  int usual_terms = 0;
 };
 
 // size_of() of the reducible dtypes as constants: it is no device function.

@@ -20,8 +20,8 @@ inline constexpr int kRingPartUnit = kWarpThreads * static_cast<int>(sizeof(Vect
 EP_HOST_DEVICE constexpr int min_ring_bytes(int max_terms) { return max_terms * kRingPartUnit; }
 
 /// A warp's ring of slots, each for a part of a term; all terms of a part are there together. Loads
-/// run ahead of the sums, across the end of one sum into the next. The fewer terms a sum may have,
-/// the larger the parts: one thread starts a load per 0.3 us, whatever its size.
+/// run ahead of the sums, across the end of one sum into the next. The fewer terms a sum usually
+/// has, the larger the parts: one thread starts a load per 0.3 us, whatever its size.
 template <int kRingBytes>
 class TermRing {
  public:
@@ -37,7 +37,7 @@ class TermRing {
       : group_(group),
         shared_(shared),
         row_bytes_(num_vectors_of(spec) * static_cast<std::int64_t>(sizeof(Vector))),
-        part_bytes_(part_bytes_for(row_bytes_, spec.max_terms)),
+        part_bytes_(part_bytes_for(row_bytes_, spec)),
         num_slots_(num_slots_for(part_bytes_)) {
     for (int slot = group_.thread_rank(); slot < num_slots_; slot += kWarpThreads)
       mbarrier_init(barrier(slot));
@@ -86,12 +86,15 @@ class TermRing {
   }
 
  private:
-  /// Two parts of every term, if they fit.
-  EP_DEVICE static std::int64_t part_bytes_for(std::int64_t row_bytes, int max_terms) {
-    const std::int64_t fitting = kRingBytes / (2 * max_terms);
+  /// Two parts of every term of a usual sum, and one of every term of the largest.
+  EP_DEVICE static std::int64_t part_bytes_for(std::int64_t row_bytes, const SumSpec& spec) {
+    const int usual_terms = spec.usual_terms > 0 ? spec.usual_terms : spec.max_terms;
+    const std::int64_t fitting = kRingBytes / (2 * usual_terms);
     const std::int64_t num_parts =
         layout::div_up(row_bytes, fitting > kPartUnit ? fitting : kPartUnit);
-    return layout::round_up(layout::div_up(row_bytes, num_parts), kPartUnit);
+    const std::int64_t bytes = layout::round_up(layout::div_up(row_bytes, num_parts), kPartUnit);
+    const std::int64_t most = kRingBytes / spec.max_terms / kPartUnit * kPartUnit;
+    return bytes < most ? bytes : most;
   }
   EP_DEVICE static int num_slots_for(std::int64_t part_bytes) {
     const auto num_slots = static_cast<int>(kRingBytes / part_bytes);
@@ -201,8 +204,7 @@ class BulkRowReducer {
     const auto copy_vectors = [&](std::int64_t first, std::int64_t end) {
       ring_.take(0, first, end, [&](int i, const Vector& v) {
         const std::int64_t at = first + i * kWarpThreads;
-        if (at < end)
-          store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
+        if (at < end) store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
       });
     };
     for_each_part(sum, ring_, num_vectors_of(spec_), copy_vectors);

@@ -209,8 +209,8 @@ class Stream {
     Tickets tickets(SoloGroup{}, &push_counter_, layout::div_up(num_pairs_, pairs_per_ticket_));
     for (std::int64_t i = tickets.next(SoloGroup{}); i >= 0; i = tickets.next(SoloGroup{})) {
       const std::int64_t first = i * pairs_per_ticket_;
-      const int count = static_cast<int>(
-          std::min<std::int64_t>(pairs_per_ticket_, num_pairs_ - first));
+      const int count =
+          static_cast<int>(std::min<std::int64_t>(pairs_per_ticket_, num_pairs_ - first));
       if (!ring.acquire(SoloGroup{}, kReader, first, count)) ++num_wrong_;
       for (std::int64_t pair = first; pair < first + count; ++pair)
         std::memset(ring.row_at(kReader, pair), coded(op, pair), kRowBytes);
@@ -225,8 +225,7 @@ class Stream {
     for (std::int64_t i = tickets.next(SoloGroup{}); i >= 0; i = tickets.next(SoloGroup{})) {
       std::array<std::int32_t, kNumRanks> pairs{-1, -1, -1};
       pairs[kWriter] = static_cast<std::int32_t>(i);
-      if (!ring.are_here(SoloGroup{}, pairs.data()) &&
-          !ring.await_all(SoloGroup{}, pairs.data())) {
+      if (!ring.are_here(SoloGroup{}, pairs.data()) && !ring.await_all(SoloGroup{}, pairs.data())) {
         ++num_wrong_;
       }
       const std::byte* row = ring.row_from(kWriter, i);

@@ -158,17 +158,17 @@ intranode::SideArray CombineCall::gradient_array() const {
 void CombineCall::locate_rows(intranode::CombineParams& params) const {
   const ConstTensorView& rows = request_.input.rows;
   const fabric::Pool& pool = call_.state().pool();
-  params.block.row_stride_units =
+  params.block[layout::BlockField::kRowStrideUnits] =
       static_cast<std::uint32_t>(params.rows.stride_bytes / layout::kLocationUnit);
   if (const auto location = pool.locate(rows.data, extent_bytes(rows));
       location || rows.size(0) == 0) {
-    if (location) params.block[layout::Section::kRows] = announced(*location);
+    if (location) params.block.place(layout::Section::kRows, announced(*location));
   } else {
     params.is_staged = true;
-    params.block.is_staged = 1;
+    params.block[layout::BlockField::kIsStaged] = 1;
   }
   const auto announce_copy = [&](layout::Section section, const Tensor& copy) {
-    if (copy) params.block[section] = announced(copy.storage()->block());
+    if (copy) params.block.place(section, announced(copy.storage()->block()));
   };
   announce_copy(layout::Section::kTopkWeights, weights_copy_);
   announce_copy(layout::Section::kSideValues, gradient_copy_);

@@ -23,7 +23,7 @@ void announce_tensor(layout::BlockAnnouncement& block,
   if (!tensor) return;
   const TensorView& view = tensor.view();
   if (const auto location = pool.locate(view.data, view.num_elems() * size_of(view.dtype))) {
-    block[section] = announced(*location);
+    block.place(section, announced(*location));
   }
 }
 
@@ -352,7 +352,7 @@ Status DispatchCall::move(std::uint32_t block_rejection) {
   params.block_rejection = block_rejection;
   if (block_rejection == layout::kAccepted) {
     const fabric::Pool& pool = call_.state().pool();
-    params.block.capacity_rows = word(output_.x.view().size(0));
+    params.block[layout::BlockField::kCapacityRows] = word(output_.x.view().size(0));
     announce_tensor(params.block, layout::Section::kRows, output_.x, pool);
     announce_tensor(params.block, layout::Section::kScales, output_.scales, pool);
     announce_tensor(params.block, layout::Section::kTopkIdx, output_.topk_idx, pool);

@@ -22,6 +22,8 @@ const char* site_text(WaitSite site) {
   switch (site) {
     case WaitSite::kCounted:
       return "counting of its own tokens";
+    case WaitSite::kTallied:
+      return "summing up the rows of its experts";
     case WaitSite::kScanned:
       return "numbering of its own rows";
     case WaitSite::kPrepared:
@@ -30,6 +32,8 @@ const char* site_text(WaitSite site) {
       return "its own resolve stage";
     case WaitSite::kAnnounced:
       return "the call to be announced";
+    case WaitSite::kCounts:
+      return "the counts of rows";
     case WaitSite::kBlock:
       return "the blocks to be announced";
     case WaitSite::kChunk:
@@ -80,9 +84,9 @@ std::string seconds_text(std::uint64_t ns) {
   return text.data();
 }
 
-const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64_t epoch) {
+const layout::AnnouncedOp* announcements(const GroupState& state, std::uint64_t epoch) {
   const layout::ControlLayout& layout = state.layout();
-  return state.control<layout::OpAnnouncement>(layout.ops) +
+  return state.control<layout::AnnouncedOp>(layout.ops) +
          std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
 }
 

@@ -80,6 +80,9 @@ primitives::OpParams GroupState::op_params() const {
   primitives::OpParams params;
   const fabric::Arena::RoleView view = arena_->role_view();
   params.peer_table = view.peer_table;
+  params.own = arena_->base(rank(), 0);
+  for (int peer = 0; peer < std::min(num_ranks(), primitives::OpParams::kNumBases); ++peer)
+    params.bases[peer] = arena_->base(peer, 0);
   params.gone_flags = view.gone_flags;
   params.layout = layout_;
   params.rank = rank();

@@ -62,8 +62,8 @@ const std::int32_t* Routing::record_rows() const {
 }
 
 void Routing::announce_records(layout::BlockAnnouncement& block) const {
-  block[layout::Section::kSrcTokens] = announced(*record_block_, records_.src_tokens);
-  block[layout::Section::kRecordRows] = announced(*record_block_, records_.record_rows);
+  block.place(layout::Section::kSrcTokens, announced(*record_block_, records_.src_tokens));
+  block.place(layout::Section::kRecordRows, announced(*record_block_, records_.record_rows));
 }
 
 Status Routing::learn_sizes(Engine& engine) {

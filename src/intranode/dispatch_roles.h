@@ -42,6 +42,7 @@ EP_HOST_DEVICE void send_role(G group, const DispatchParams& params, const primi
   const primitives::OpContext<Exec> op(params.op);
   SendLane<Exec, G> sender(group, op, params, lane);
   sender.prefetch();  // rows start to move before any count exists
+  sender.locate_early();
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
   if (outcome == Outcome::kMove && !sender.run()) return;

@@ -232,7 +232,7 @@ class PullLane {
   EP_HOST_DEVICE const std::byte* row_at(int rank, std::int64_t row) const {
     if (rank == op_->rank()) return params_->rows.row(row);
     const std::int64_t stride =
-        Memory::load(&op_->block_from(rank)->row_stride_units) * layout::kLocationUnit;
+        op_->value_from(rank, layout::BlockField::kRowStrideUnits) * layout::kLocationUnit;
     return blocks_.section(rank, layout::Section::kRows) + row * stride;
   }
 

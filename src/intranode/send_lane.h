@@ -24,24 +24,28 @@ struct SendScratch {
     std::uint8_t has_earlier;    ///< an earlier k has a row at the same rank
   };
 
-  std::int64_t* tally;  // [num_ranks], pairs sent
-  std::byte** rows;     // [num_ranks], where row 0 of the rank lies
-  std::byte** scales;   // [num_ranks], where its scales lie
-  std::int32_t* row;    // [num_ranks], kFlat: of the token at hand, -1: none
-  Choice* choices;      // [topk], kExpertMajor
+  std::int64_t* tally;       // [num_ranks], pairs sent
+  std::byte** rows;          // [num_ranks], where row 0 of the rank lies
+  std::byte** scales;        // [num_ranks], where its scales lie
+  std::int64_t* first_rows;  // [num_ranks], kFlat: of this rank's tokens there
+  std::int64_t* capacities;  // [num_ranks]
+  std::int32_t* row;         // [num_ranks], kFlat: of the token at hand, -1: none
+  Choice* choices;           // [topk], kExpertMajor
 
   EP_HOST_DEVICE SendScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
         rows(layout::array_at<std::byte*>(lane.scratch, part_bytes(shape))),
         scales(layout::array_at<std::byte*>(lane.scratch, 2 * part_bytes(shape))),
-        row(layout::array_at<std::int32_t>(lane.scratch, 3 * part_bytes(shape))),
-        choices(layout::array_at<Choice>(lane.scratch, 4 * part_bytes(shape))) {}
+        first_rows(layout::array_at<std::int64_t>(lane.scratch, 3 * part_bytes(shape))),
+        capacities(layout::array_at<std::int64_t>(lane.scratch, 4 * part_bytes(shape))),
+        row(layout::array_at<std::int32_t>(lane.scratch, 5 * part_bytes(shape))),
+        choices(layout::array_at<Choice>(lane.scratch, 6 * part_bytes(shape))) {}
 
   EP_HOST_DEVICE static std::int64_t part_bytes(const layout::TableShape& shape) {
     return std::int64_t{8} * shape.num_ranks;
   }
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
-    return 4 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
+    return 6 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
   }
 };
 
@@ -72,19 +76,41 @@ class SendLane {
     while (!pipe_.is_full() && advance()) pipe_.load(token_, parts_of(token_));
   }
 
+  /// Where the outputs lie, as far as peers have told already.
+  EP_HOST_DEVICE void locate_early() {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
+      scratch_.rows[rank] = outputs_.section_if_here(rank, layout::Section::kRows);
+      scratch_.scales[rank] = outputs_.section_if_here(rank, layout::Section::kScales);
+    });
+  }
+
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
       scratch_.tally[rank] = 0;
-      scratch_.rows[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kRows);
-      scratch_.scales[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kScales);
+      scratch_.first_rows[rank] = routing_.first_rows()[rank];
+      scratch_.capacities[rank] = routing_.capacities()[rank];
+      if (scratch_.rows[rank] == nullptr)
+        scratch_.rows[rank] = outputs_.section(rank, layout::Section::kRows);
+      if (scratch_.scales[rank] == nullptr)
+        scratch_.scales[rank] = outputs_.section(rank, layout::Section::kScales);
     });
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
       if (!abort_.may_proceed(group_)) return false;
-      const std::int64_t token = pipe_.wait_front();
-      send_token(token);
+      const std::int64_t token = pipe_.front();
+      group_.sync();  // all threads are done with the token before
+      if (params_->has_expert_rows()) {
+        pipe_.wait_front();
+        send_expert_rows(token);
+      } else {
+        find_flat_rows(token);
+        pipe_.wait_front();
+        send_flat_rows(token);
+      }
       pipe_.retire();
       if (params_->copies_at_receiver && is_end_of_chunk(token))
         publish_chunk(token / layout::kChunkTokens);
@@ -126,25 +152,21 @@ class SendLane {
     return token % layout::kChunkTokens == layout::kChunkTokens - 1 || token == num_tokens() - 1;
   }
 
-  EP_HOST_DEVICE void send_token(std::int64_t token) {
-    group_.sync();  // all threads are done with the token before
-    if (params_->has_expert_rows()) {
-      send_expert_rows(token);
-    } else {
-      send_flat_row(token);
-    }
-  }
-
-  /// To every rank that owns one of the token's experts; this rank last, its store is the fastest.
-  EP_HOST_DEVICE void send_flat_row(std::int64_t token) {
+  /// The token's row at every rank that owns one of its experts.
+  EP_HOST_DEVICE void find_flat_rows(std::int64_t token) {
     primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
       const int rank = static_cast<int>(i);
-      const bool goes_there = routing_.goes_to(rank, token);
-      scratch_.row[rank] =
-          goes_there ? static_cast<std::int32_t>(routing_.flat_row(rank, token)) : -1;
-      if (goes_there) ++scratch_.tally[rank];
+      const auto place = routing_.place_of(rank, token);
+      const std::int64_t row = scratch_.first_rows[rank] + place.index;
+      const bool is_kept = place.goes_there && row < scratch_.capacities[rank];
+      scratch_.row[rank] = is_kept ? static_cast<std::int32_t>(row) : -1;
+      if (place.goes_there) ++scratch_.tally[rank];
     });
     group_.sync();
+  }
+
+  /// This rank last, its store is the fastest.
+  EP_HOST_DEVICE void send_flat_rows(std::int64_t token) {
     int rank = op_->rank();
     for (int i = 0; i < op_->num_ranks(); ++i) {
       rank = rank + 1 == op_->num_ranks() ? 0 : rank + 1;

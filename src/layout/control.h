@@ -31,21 +31,19 @@ struct ControlShape {
 /// Counters that the roles of one rank share. Zero between operations: the last role to leave
 /// resets them.
 enum class Ticket : int {
-  kBlock,
   kCount,
-  kAnnounce,
-  kScan,
-  kResolve,
+  kRoute,
   kSend,
   kRecord,
   kCopy,
   kPad,
   kPrepare,
+  kResolve,
   kPush,
   kPull,
   kNum
 };
-enum class Stage : int { kCounted, kScanned, kPrepared, kResolved, kLeft, kNum };
+enum class Stage : int { kCounted, kTallied, kScanned, kPrepared, kResolved, kLeft, kNum };
 
 /// A counter on a line of its own.
 struct alignas(kLineBytes) Counter {
@@ -91,11 +89,12 @@ struct ControlLayout {
   std::int64_t fault = 0;
   std::int64_t abort = 0;
 
-  // Announcements: [kNumBanks][num_ranks] of OpAnnouncement, BlockAnnouncement, int32[max_columns].
+  // Announcements: [kNumBanks][num_ranks] of AnnouncedOp, AnnouncedBlock, u64[max_columns]: tag |
+  // rows of the column.
   std::int64_t ops = 0;
   std::int64_t blocks = 0;
   std::int64_t counts = 0;
-  // int32[max_columns]: this rank's own counts while they are summed up.
+  // int32[max_experts]: this rank's rows per expert while they are summed up, kFlat.
   std::int64_t totals = 0;
 
   // Counter[num_ranks] and its base, u64[num_ranks]: pairs and records that landed here; chunks of
@@ -142,10 +141,10 @@ EP_HOST_DEVICE constexpr ControlLayout make_control_layout(const ControlShape& s
   layout.local = regions.add<LocalState>(1);
   layout.fault = regions.add<FaultRecord>(1);
   layout.abort = regions.add<Counter>(1);
-  layout.ops = regions.add<OpAnnouncement>(kNumBanks * num_ranks);
-  layout.blocks = regions.add<BlockAnnouncement>(kNumBanks * num_ranks);
-  layout.counts = regions.add<std::int32_t>(kNumBanks * num_ranks * shape.max_columns());
-  layout.totals = regions.add<std::int32_t>(shape.max_columns());
+  layout.ops = regions.add<AnnouncedOp>(kNumBanks * num_ranks);
+  layout.blocks = regions.add<AnnouncedBlock>(kNumBanks * num_ranks);
+  layout.counts = regions.add<std::uint64_t>(kNumBanks * num_ranks * shape.max_columns());
+  layout.totals = regions.add<std::int32_t>(shape.max_experts);
   layout.arrived = regions.add<Counter>(num_ranks);
   layout.arrived_base = regions.add<std::uint64_t>(num_ranks);
   layout.pulled = regions.add<Counter>(num_ranks);

@@ -93,10 +93,12 @@ class RowPipe {
     ++num_rows_;
   }
 
+  /// Number of the oldest row; precondition: not is_empty().
+  EP_HOST_DEVICE std::int64_t front() const { return rows_[0]; }
   /// Waits until the oldest row is there; returns its number.
   EP_HOST_DEVICE std::int64_t wait_front() {
     bulk_.wait_loaded(front_stage_);
-    return rows_[0];
+    return front();
   }
   /// Stores bytes of the oldest row's stage.
   EP_HOST_DEVICE void store(std::byte* dst, StageSlice slice) {

@@ -244,16 +244,17 @@ TEST(RoutingTables, TheVerdictWaitsForColumnsThatAnotherLaneSumsUp) {
   const primitives::Lane lane{.scratch =
                                   static_cast<std::byte*>(static_cast<void*>(scratch.data()))};
   const primitives::SoloGroup group;
-  const std::int64_t num_columns = params.routing.tables.shape.num_mask_columns();
-  primitives::TicketStream<VirtualExec> other_lane(group, op.ticket(layout::Ticket::kScan),
-                                                   num_columns);
+  const int num_columns = params.routing.tables.shape.num_mask_columns();
   VirtualExec::restart([&](int polls) {
+    if (polls == 50) {
+      for (int column = 0; column < num_columns; ++column)
+        intranode::send_count_to(op, 0, column, 1);
+    }
     if (polls == 100) stage_complete(group, op, layout::Stage::kScanned, num_columns);
   });
   count_groups(group, op, params, intranode::RouteScratch(lane, params.routing.tables.shape));
   intranode::announce_block(group, op, params.block, layout::kAccepted);
-  announce_dispatch(group, op, params);
-  scan_columns(group, op, params);
+  ASSERT_TRUE(announce_dispatch(group, op, params));
   ASSERT_TRUE(resolve(group, op, params, lane));
   EXPECT_EQ(VirtualExec::machine().num_polls, 100);
 }

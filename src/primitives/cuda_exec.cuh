@@ -31,7 +31,7 @@ struct CudaExec {
   using Bulk = std::conditional_t<kHasTma, TmaBulk<kStages>, VectorBulk>;
   using RowPipe = primitives::RowPipe<Bulk>;
   using RowReducer =
-      std::conditional_t<kHasTma, BulkRowReducer<kRingBytes, kShape>, WarpRowReducer>;
+      std::conditional_t<kHasTma, BulkRowReducer<kRingBytes, kShape>, WarpRowReducer<kShape>>;
 
   EP_DEVICE static RowPipe make_row_pipe(WarpGroup group,
                                          const Lane& lane,

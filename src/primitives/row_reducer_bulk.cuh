@@ -197,21 +197,10 @@ class BulkRowReducer {
  private:
   EP_DEVICE void finish_front() {
     if (is_copy(front_, spec_)) {
-      copy_front();
+      copy_term(front_, ring_, spec_);
     } else {
       sum_terms<kShape>(front_, ring_, spec_);
     }
-  }
-
-  EP_DEVICE void copy_front() {
-    const auto copy = [&](std::int64_t first, std::int64_t end) {
-      ring_.take(0, first, end, [&](int i, const Vector& v) {
-        const std::int64_t at = first + i * kWarpThreads;
-        if (at < end)
-          store_streamed(front_.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
-      });
-    };
-    for_each_part(front_, ring_, num_vectors_of(spec_), copy);
   }
 
   SumSpec spec_;

@@ -15,7 +15,7 @@
 namespace ep::fabric {
 
 void CudaMemory::StreamDeleter::operator()(cudaStream_t stream) const {
-  log_failure(static_cast<CUresult>(cudaStreamDestroy(stream)), "cudaStreamDestroy");
+  log_failure(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
 CudaMemory::CudaMemory(CudaDevice device)

@@ -2,6 +2,7 @@
 // Adding segments, and the service thread that maps those of the peers.
 #include "fabric/arena_state.h"
 
+#include "base/blocked_signals.h"
 #include "base/check.h"
 #include "base/errno_status.h"
 #include "base/log.h"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -28,22 +28,6 @@ constexpr std::chrono::milliseconds kAnswerTimeout{1000};
 std::size_t table_index(int peer, int segment) {
   return static_cast<std::size_t>(peer) * kMaxSegments + static_cast<std::size_t>(segment);
 }
-
-/// The user's signal handlers must not run on a thread that the user does not know.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    EP_CHECK(::pthread_sigmask(SIG_SETMASK, &all, &before_) == 0);
-  }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-  ~BlockedSignals() { EP_CHECK(::pthread_sigmask(SIG_SETMASK, &before_, nullptr) == 0); }
-
- private:
-  sigset_t before_;
-};
 
 Status peer_failure(const char* what, const std::vector<int>& peers) {
   Status status(Errc::kPeerTimeout, std::string("arena: ") + what + ": rank " + list_ranks(peers));
@@ -83,7 +67,7 @@ Status ArenaState::start() {
   if (num_ranks() == 1) return Status();
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.is_open()) return base::errno_status("arena: eventfd", errno);
-  const BlockedSignals blocked;
+  const base::BlockedSignals blocked;
   try {
     service_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {

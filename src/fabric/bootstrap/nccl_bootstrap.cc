@@ -18,9 +18,9 @@ namespace {
 /// The device may still write to the link's buffers, and nothing tells when it no longer does.
 void keep_for_ever(const std::shared_ptr<NcclLink>& link) {
   static std::mutex mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<NcclLink>>;
+  static auto* const kKept = new std::vector<std::shared_ptr<NcclLink>>;
   const std::lock_guard lock(mutex);
-  kept->push_back(link);
+  kKept->push_back(link);
 }
 
 class NcclBootstrap final : public Bootstrap {

@@ -24,7 +24,6 @@ namespace {
 
 constexpr int kSuccess = 0;
 constexpr int kSystemError = 2;
-constexpr int kInvalidArgument = 4;
 constexpr int kRemoteError = 6;
 constexpr int kInProgress = 7;
 
@@ -73,6 +72,8 @@ int ncclCommGetAsyncError(ncclComm* comm, int* result) {
 
 #ifndef FAKE_NCCL_LACKS_ALL_GATHER
 namespace {
+
+constexpr int kInvalidArgument = 4;
 
 struct Gather {
   const void* source;

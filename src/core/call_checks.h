@@ -44,6 +44,8 @@ struct Matrix {
   std::int64_t cols = -1;
 };
 Check check_matrix(const Argument& argument, Matrix wanted);
+/// A part of check_matrix(): roles load elements whole, from multiples of their size.
+Check check_element_alignment(const Argument& argument);
 Check check_dtype(const Argument& argument, DType wanted);
 
 /// Rows that are moved as bytes: contiguous, 16-byte aligned, H * size a multiple of 16 and within

@@ -55,7 +55,10 @@ Check CombineCall::check_weights() const {
 Check CombineCall::check_gradient() const {
   if (!has_gradient()) return {};
   const Argument gradient{Rejection::kGradient, "grad_topk_weights", request_.grad_topk_weights};
-  if (Check check = check_dtype(gradient, DType::kFp32)) return check;
+  if (Check check =
+          first_of({check_dtype(gradient, DType::kFp32), check_element_alignment(gradient)})) {
+    return check;
+  }
   const ConstTensorView& view = gradient.view;
   const int num_dims = routing().has_expert_rows() ? 1 : 2;
   const bool is_right_shape = view.num_dims == num_dims && view.size(0) >= routing().least_rows() &&

@@ -3,6 +3,8 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/cuda_engine.h"
+#include "fabric/cuda/device.h"
+#include "fabric/cuda/driver.h"
 #include "fabric/cuda/status.h"
 #include "intranode/cuda.h"
 
@@ -22,16 +24,12 @@ namespace ep::core {
 namespace {
 
 using fabric::cuda_status;
+using fabric::log_failure;
 
-constexpr int kMinComputeMajor = 8;
 /// Until a measured curve says better.
 constexpr int kDefaultSms = 16;
 /// Control words and sizes are small; larger reads go in pieces.
 constexpr std::int64_t kReadBytes = 4096;
-
-void log_failure(cudaError_t error, const char* call) {
-  if (error != cudaSuccess) base::log(LogLevel::kError, cuda_status(error, call).message());
-}
 
 cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
@@ -238,14 +236,6 @@ CudaEngine::~CudaEngine() {
 Status CudaEngine::initialize() {
   const DeviceScope scope(device_);
   EP_TRY(scope.status());
-  int major = 0;
-  EP_TRY(cuda_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_),
-                     "cudaDeviceGetAttribute"));
-  if (major < kMinComputeMajor) {
-    return Status(Errc::kUnsupported, "group: device " + std::to_string(device_) +
-                                          " has compute capability " + std::to_string(major) +
-                                          ".x, need 8.0 or later");
-  }
   EP_TRY(cuda_status(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, device_),
                      "cudaDeviceGetAttribute"));
   EP_TRY(cuda_status(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking),
@@ -401,20 +391,12 @@ Status CudaEngine::check_memory(const void* address) const {
 }  // namespace
 
 Result<int> current_cuda_device() {
+  EP_TRY(fabric::check_driver());
   int device = 0;
-  int num_devices = 0;
-  cudaError_t error = cudaGetDeviceCount(&num_devices);
-  if (error == cudaSuccess) error = cudaGetDevice(&device);
-  if (error == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    log_failure(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-    return Status(Errc::kUnsupported,
-                  "group: the driver supports CUDA " + std::to_string(driver) + ", need " +
-                      std::to_string(CUDART_VERSION) + " (1000 * major + 10 * minor)",
-                  error);
-  }
-  if (error == cudaErrorNoDevice) return Status(Errc::kUnsupported, "group: no GPU found", error);
-  EP_TRY(cuda_status(error, "cudaGetDevice"));
+  const cudaError_t error = cudaGetDevice(&device);
+  // Where there is none at all, open_device() says so.
+  if (error != cudaErrorNoDevice) EP_TRY(cuda_status(error, "cudaGetDevice"));
+  EP_TRY(fabric::open_device(device));
   return device;
 }
 

@@ -2,6 +2,7 @@
 // The resolve step of a dispatch: run by the one lane per rank that got its ticket.
 #pragma once
 
+#include "intranode/entry.h"
 #include "intranode/protocol_steps.h"
 #include "intranode/resolve_steps.h"
 #include "intranode/routing_steps.h"
@@ -78,6 +79,7 @@ EP_HOST_DEVICE bool route(G group,
                           const primitives::OpContext<Exec>& op,
                           const DispatchParams& params,
                           const primitives::Lane& lane) {
+  const Entry<Exec> entry(group, op);
   const layout::TableShape& shape = params.routing.tables.shape;
   const bool is_counting = params.is_counting();
   // Claimed ahead of the counting: a lane that runs does not depend on one that does not.
@@ -86,7 +88,10 @@ EP_HOST_DEVICE bool route(G group,
   primitives::TicketStream<Exec> announcements(group, op.ticket(layout::Ticket::kAnnounce),
                                                params.has_counts ? 1 : 0);
   primitives::TicketStream<Exec> verdicts(group, op.ticket(layout::Ticket::kResolve), 1);
-  if (is_counting) count_groups(group, op, params, RouteScratch(lane, shape));
+  const RouteScratch scratch(lane, shape);
+  const std::int64_t num_counted = is_counting ? count_groups(group, op, params, scratch) : 0;
+  if (!entry.is_alone(group, op)) return false;
+  if (is_counting) add_counts(group, op, shape, scratch, num_counted);
   if (blocks.next(group) >= 0) announce_block(group, op, params.block, params.block_rejection);
   if (is_counting && !stage_wait(group, op, layout::Stage::kCounted, shape.num_groups()))
     return false;

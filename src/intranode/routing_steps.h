@@ -105,12 +105,13 @@ EP_HOST_DEVICE void mask_group(G group,
   group.sync();
 }
 
-/// Counts all groups that this lane gets tickets for.
+/// Counts all groups that this lane gets tickets for, into its scratch and this rank's table.
+/// Returns how many.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void count_groups(G group,
-                                 const primitives::OpContext<Exec>& op,
-                                 const DispatchParams& params,
-                                 const RouteScratch& scratch) {
+EP_HOST_DEVICE std::int64_t count_groups(G group,
+                                         const primitives::OpContext<Exec>& op,
+                                         const DispatchParams& params,
+                                         const RouteScratch& scratch) {
   using Memory = typename Exec::Memory;
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
@@ -131,6 +132,17 @@ EP_HOST_DEVICE void count_groups(G group,
     });
     group.sync();
   }
+  return num_counted;
+}
+
+/// Adds what this lane counted to this rank's counts, and completes its share of stage kCounted.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void add_counts(G group,
+                               const primitives::OpContext<Exec>& op,
+                               const layout::TableShape& shape,
+                               const RouteScratch& scratch,
+                               std::int64_t num_counted) {
+  using Memory = typename Exec::Memory;
   auto* totals = op.template array<std::int32_t>(op.control().totals);
   primitives::for_each_strided(group, shape.num_columns(), [&](std::int64_t column) {
     // Relaxed: the stage's release covers the sums.

@@ -24,6 +24,7 @@ enum class WaitSite : std::uint32_t {
   kRingFreed,  ///< a slot of the ring, read by the peer
   kPulled,     ///< a peer's reads of this rank's rows
   kReturned,   ///< router gradients of a peer
+  kAlone,      ///< local, not a wait: another launch of this rank has not ended
 };
 
 struct WaitFor {

@@ -244,6 +244,8 @@ Result<RankResult> measure(const Bench& bench, FirstChecks first_checks) {
     result.crossing_per_step += static_cast<double>(traffic.crossing) / num_steps;
     result.wire_per_step += static_cast<double>(traffic.wire) / num_steps;
   }
+  result.dispatch_sms = bench.workload.num_sms(Movement::kDispatch);
+  result.combine_sms = bench.workload.num_sms(Movement::kCombine);
   result.arena_bytes = bench.group.arena_bytes();
   return result;
 }

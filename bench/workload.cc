@@ -139,6 +139,10 @@ void Workload::set_sms(std::optional<int> sms) {
   }
 }
 
+int Workload::num_sms(Movement movement) const {
+  return group_.num_sms(op_shape_of(options_, movement), sms_);
+}
+
 Status Workload::fill_input(int set_index, int step) {
   Set& set = at(set_index);
   if (set.rows_step == step) return {};

@@ -43,6 +43,8 @@ class Workload {
 
   /// Budget of the calls from now on. Graphs are captured anew.
   void set_sms(std::optional<int> sms);
+  /// What the group runs such a call with.
+  int num_sms(Movement movement) const;
 
   /// Makes the rows of a step the input of a set.
   Status fill_input(int set, int step);

@@ -11,6 +11,8 @@ kBudget=${EP_CHECK_SECONDS:-230}
 kSms=1,2,3,5,7,12,13,16,24,31,64,132
 # Several ranks share a GPU: their budgets must fit on it together.
 kSharedSms=1,2,5,13,16
+# Other element types, each rank on a GPU of its own.
+kFewSms=1,7,16,132
 kShape=(--tokens 500 --hidden 2048 --topk 4 --experts 40 --exact --iters 4 --warmup 1)
 
 num_passed=0
@@ -98,14 +100,14 @@ compare_all_hashes() {
   for op in dispatch combine; do
     compare_hashes "$op" "$kSms" --ranks 2
     compare_hashes "$op" "$kSms" --ranks 2 --mode=graph
-    compare_hashes "$op" 1,7,16,132 --ranks 2 --layout expert_major --align 16
-    compare_hashes "$op" 1,7,16,132 --ranks 2 --dtype fp8
-    compare_hashes "$op" 1,7,16,132 --ranks 2 --dtype fp32 --launch threads
+    compare_hashes "$op" "$kSms" --ranks 2 --layout expert_major --align 16
+    compare_hashes "$op" "$kFewSms" --ranks 2 --dtype fp8
+    compare_hashes "$op" "$kFewSms" --ranks 2 --dtype fp32 --launch threads
     compare_hashes "$op" "$kSharedSms" --ranks 3 --launch threads
     compare_hashes "$op" "$kSharedSms" --ranks 5 --launch threads --layout expert_major
     compare_hashes "$op" 1,5,16 --ranks 8 --launch threads
   done
-  compare_hashes combine 1,7,16,132 --ranks 2 --placement outside
+  compare_hashes combine "$kFewSms" --ranks 2 --placement outside
 }
 
 # The whole layer over a text, by processes and by threads.
@@ -219,7 +221,7 @@ main() {
   if [[ ${1:-} == --* ]]; then mode=$1; shift; fi
   find_binaries "$@"
   need_gpus 1
-  if ((kNumGpus < 2)); then echo "one GPU: no row crosses a link, SMs are shared"; kSms=$kSharedSms; fi
+  if ((kNumGpus < 2)); then echo "one GPU: no row crosses a link, SMs are shared"; kSms=$kSharedSms kFewSms=1,7,16; fi
   case $mode in
     --soak) soak_all ;;
     --sanitize) sanitize_all ;;

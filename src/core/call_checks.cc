@@ -220,10 +220,10 @@ Check check_handle(const DispatchHandle& handle, const GroupState& state) {
   return refuse(Rejection::kHandle, "handle", "belongs to another group");
 }
 
-Check check_num_sms(const std::optional<int>& num_sms) {
-  if (!num_sms || (*num_sms >= 1 && *num_sms <= SmBudget::kMaxSms)) return {};
-  return refuse(Rejection::kNumSms, "num_sms",
-                std::to_string(*num_sms) + ", need 1 to " + std::to_string(SmBudget::kMaxSms));
+Check check_num_sms(const std::optional<int>& num_sms, const GroupState& state) {
+  const Status status = state.check_num_sms(num_sms);
+  if (status.ok()) return {};
+  return refuse(Rejection::kNumSms, "num_sms", status.message());
 }
 
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state) {

@@ -70,7 +70,7 @@ Check check_topk_idx(const Argument& argument, const GroupState& state, std::int
 /// Optional [T, K] fp32.
 Check check_topk_weights(const Argument& argument, std::int64_t num_tokens, int topk);
 Check check_handle(const DispatchHandle& handle, const GroupState& state);
-Check check_num_sms(const std::optional<int>& num_sms);
+Check check_num_sms(const std::optional<int>& num_sms, const GroupState& state);
 /// Caller-given outputs: from this group, contiguous, one row count, not overlapping.
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state);
 

@@ -102,7 +102,7 @@ Check CombineCall::check() const {
   const GroupState& state = call_.state();
   const CombineOptions& options = request_.options;
   if (Check check =
-          first_of({check_handle(request_.handle, state), check_num_sms(options.num_sms)})) {
+          first_of({check_handle(request_.handle, state), check_num_sms(options.num_sms, state)})) {
     return check;
   }
   if (Check check = check_rows_and_bias()) return check;
@@ -214,8 +214,11 @@ Result<CombineResult> CombineCall::run() {
   routing().retain(state.engine());
   const intranode::CombineParams params = this->params();
   result_.output.staged = params.is_staged;
-  const OpShape shape{state.num_ranks(), num_tokens(), params.rows.row_bytes,
-                      routing().spec().topk};
+  const OpShape shape{.num_tokens = num_tokens(),
+                      .hidden_bytes = params.rows.row_bytes,
+                      .topk = routing().spec().topk,
+                      .movement = Movement::kCombine,
+                      .layout = routing().spec().layout};
   EP_TRY(
       state.engine().launch(params, state.num_channels(request_.options.num_sms, shape), stream()));
   EP_TRY(call_.conclude());

@@ -48,6 +48,8 @@ const char* site_text(WaitSite site) {
       return "its rows to be read";
     case WaitSite::kReturned:
       return "gradients to return";
+    case WaitSite::kAlone:
+      return "another launch of its own to end";
   }
   return "a word";
 }
@@ -125,9 +127,19 @@ std::string fault_text(const GroupState& state, const layout::FaultRecord& fault
   return text + missing_text(state, fault.epoch);
 }
 
+std::string overlap_text(const layout::FaultRecord& fault) {
+  return std::string(name_of(static_cast<layout::OpKind>(fault.op))) + ", epoch " +
+         std::to_string(fault.epoch) + ": rank " + std::to_string(fault.reporter) +
+         " started it while " + std::to_string(fault.got) +
+         " lanes of another operation of the group were at work there: graph replays, and replays "
+         "and calls, of one group must follow one another, for example on one stream";
+}
+
 Status record_status(const GroupState& state, const layout::FaultRecord* record) {
   layout::FaultRecord fault;
   EP_TRY(state.engine().read(&fault, record, sizeof(fault)));
+  if (static_cast<WaitSite>(fault.site) == WaitSite::kAlone)
+    return Status(Errc::kAborted, overlap_text(fault)).set_peer(fault.reporter);
   return Status(Errc::kPeerTimeout, fault_text(state, fault)).set_peer(fault.peer);
 }
 

@@ -3,6 +3,7 @@
 // one lane per rank runs.
 #pragma once
 
+#include "intranode/entry.h"
 #include "intranode/protocol_steps.h"
 #include "intranode/resolve_steps.h"
 #include "intranode/routing_steps.h"
@@ -169,11 +170,15 @@ EP_HOST_DEVICE bool route(G group,
                           const primitives::OpContext<Exec>& op,
                           const DispatchParams& params,
                           const primitives::Lane& lane) {
+  const Entry<Exec> entry(group, op);
   // Claimed ahead of the counting: a lane that runs does not depend on one that does not.
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRoute),
                                          RouteSteps(params).end);
-  if (params.is_counting())
-    count_groups(group, op, params, RouteScratch(lane, params.routing.tables.shape));
+  const RouteScratch scratch(lane, params.routing.tables.shape);
+  const bool is_counting = params.is_counting();
+  const std::int64_t num_counted = is_counting ? count_groups(group, op, params, scratch) : 0;
+  if (!entry.is_alone(group, op)) return false;
+  if (is_counting) complete_counts(group, op, params.routing.tables.shape, scratch, num_counted);
   for (std::int64_t step = tickets.next(group); step >= 0; step = tickets.next(group)) {
     if (!route_step(group, op, params, lane, step)) return false;
   }

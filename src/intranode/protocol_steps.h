@@ -172,6 +172,7 @@ EP_HOST_DEVICE void reset_local_state(G group,
   const auto verdict = static_cast<Verdict>(Memory::load(&local->verdict.value));
   if (verdict != Verdict::kAccepted) report_refusal<Exec>(op.params, op.epoch);
   Memory::store(&local->rejected.value, std::uint64_t{0});
+  Memory::store(&local->busy.value, std::uint64_t{0});
   if (is_over) Memory::store(&local->epoch.value, op.epoch);
 }
 

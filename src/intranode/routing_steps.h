@@ -144,12 +144,13 @@ EP_HOST_DEVICE void tally_experts(G group,
   });
 }
 
-/// Counts all groups that this lane gets tickets for.
+/// Counts all groups that this lane gets tickets for, into its scratch and this rank's table. Returns
+/// how many.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void count_groups(G group,
-                                 const primitives::OpContext<Exec>& op,
-                                 const DispatchParams& params,
-                                 const RouteScratch& scratch) {
+EP_HOST_DEVICE std::int64_t count_groups(G group,
+                                         const primitives::OpContext<Exec>& op,
+                                         const DispatchParams& params,
+                                         const RouteScratch& scratch) {
   const RoutingView<Exec> routing(params.routing);
   const layout::TableShape& shape = routing.shape();
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kCount),
@@ -164,6 +165,16 @@ EP_HOST_DEVICE void count_groups(G group,
     mask_group(group, op, params, i, scratch);
     keep_masks(group, routing, i, scratch);
   }
+  return num_counted;
+}
+
+/// This lane's share of the stages that follow from the counting.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE void complete_counts(G group,
+                                    const primitives::OpContext<Exec>& op,
+                                    const layout::TableShape& shape,
+                                    const RouteScratch& scratch,
+                                    std::int64_t num_counted) {
   stage_complete(group, op, layout::Stage::kCounted, num_counted);
   if (shape.has_expert_rows) return;
   tally_experts(group, op, shape, scratch);

@@ -50,12 +50,23 @@ struct alignas(kLineBytes) Counter {
   std::uint64_t value = 0;
 };
 
+/// What a lane adds to LocalState::busy. Lanes of one launch add the same, so that n of them make n
+/// units; a sum with lanes of another call is no multiple of either.
+/// | 63..32 call | 31..0 one lane |
+EP_HOST_DEVICE constexpr std::uint64_t busy_unit(std::uint64_t call) { return (call << 32) | 1U; }
+
+/// Lanes in the word, if all of them are of one call.
+EP_HOST_DEVICE constexpr std::uint32_t busy_lanes(std::uint64_t busy) {
+  return static_cast<std::uint32_t>(busy);
+}
+
 /// Words of one rank that only its own roles write.
 struct LocalState {
   Counter epoch;              ///< of the last finished operation
   Counter rejected;           ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
   Counter rejected_position;  ///< `rejected` of the last operation that counted, kept for the host
   Counter verdict;            ///< set by the resolve step: a Verdict
+  Counter busy;               ///< lanes that entered the launch at hand, each added busy_unit()
   Counter blocked_on;  ///< tag | peer + 1 while a lane waits long for a peer, else 0; peers read it
                        ///< to find whom to blame
   Counter tickets[static_cast<int>(Ticket::kNum)];

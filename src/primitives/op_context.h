@@ -36,6 +36,8 @@ struct OpParams {
   layout::OpReport* report = nullptr;
   /// The host's own number of this call, for the report.
   std::uint64_t call = 0;
+  /// GPU, for tests: each CTA adds 1 to the word of its SM. Null: nothing is counted.
+  std::uint32_t* ctas_by_sm = nullptr;
   /// Host: rows are too many to be read from a cache.
   bool streams_rows = false;
 };

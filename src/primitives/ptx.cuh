@@ -35,6 +35,13 @@ EP_DEVICE inline std::uint64_t global_timer_ns() {
   return now;
 }
 
+/// The SM that this thread runs on, below %nsmid.
+EP_DEVICE inline std::uint32_t sm_id() {
+  std::uint32_t id;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(id));
+  return id;
+}
+
 /// A load that leaves no line in L1: rows are read once.
 EP_DEVICE inline Vector load_streamed(const std::byte* address) {
   Vector v;

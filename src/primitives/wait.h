@@ -26,6 +26,7 @@ enum class WaitSite : std::uint32_t {
   kRingFreed,  ///< a slot of the ring, read by the peer
   kPulled,     ///< a peer's reads of this rank's rows
   kReturned,   ///< router gradients of a peer
+  kAlone,      ///< local, not a wait: another launch of this rank has not ended
 };
 
 struct WaitFor {
@@ -102,7 +103,8 @@ EP_COLD EP_HOST_DEVICE bool give_up(const OpParams* params,
   using Memory = typename Exec::Memory;
   const OpContext<Exec> op(*params, epoch);
   const std::uint64_t waited_ns = Exec::clock_ns() - start_ns;
-  const int blamed = is_gone ? wait.peer : end_of_chain(op, wait.peer);
+  const bool is_culprit = is_gone || wait.site == WaitSite::kAlone;
+  const int blamed = is_culprit ? wait.peer : end_of_chain(op, wait.peer);
   for (int hop = 0; hop < op.num_ranks(); ++hop) {
     const int rank =
         (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank

@@ -252,7 +252,9 @@ TEST(RoutingTables, TheVerdictWaitsForColumnsThatAnotherLaneSumsUp) {
     }
     if (polls == 100) stage_complete(group, op, layout::Stage::kScanned, num_columns);
   });
-  count_groups(group, op, params, intranode::RouteScratch(lane, params.routing.tables.shape));
+  const layout::TableShape& shape = params.routing.tables.shape;
+  const intranode::RouteScratch route_scratch(lane, shape);
+  complete_counts(group, op, shape, route_scratch, count_groups(group, op, params, route_scratch));
   intranode::announce_block(group, op, params.block, layout::kAccepted);
   ASSERT_TRUE(announce_dispatch(group, op, params));
   ASSERT_TRUE(resolve(group, op, params, lane));

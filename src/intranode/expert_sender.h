@@ -24,10 +24,14 @@ class ExpertSender {
   /// Precondition: the verdict is there.
   EP_HOST_DEVICE void begin() { ticket_.look_up_blocks(); }
 
-  /// Stores the row at the front of the pipe to its places; ahead of the first row of a ticket the
-  /// records and weights of all its tokens. Adds the ticket's pairs to `tally`, [num_ranks].
-  EP_HOST_DEVICE void send(Pipe& pipe, std::int64_t token, std::int64_t* tally) {
+  /// Finds the places of the token's row. With the first token of a ticket it does so for all of
+  /// them, stores their records and weights, and adds their pairs to `tally`, [num_ranks].
+  EP_HOST_DEVICE void look_up(std::int64_t token, std::int64_t* tally) {
     if (token % params_->send_ticket_tokens() == 0) ticket_.open(token, tally);
+  }
+
+  /// Stores the row at the front of the pipe to its places.
+  EP_HOST_DEVICE void send(Pipe& pipe, std::int64_t token) {
     const int num_places = ticket_.num_places(token);
     for (int i = 0; i < num_places; ++i) send_to(pipe, token, ticket_.place_of(token, i));
   }

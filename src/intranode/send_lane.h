@@ -118,7 +118,8 @@ class SendLane {
 
   EP_HOST_DEVICE void send_token(std::int64_t token) {
     if (params_->has_expert_rows()) {
-      experts_.send(pipe_, token, scratch_.tally);
+      experts_.look_up(token, scratch_.tally);
+      experts_.send(pipe_, token);
     } else {
       group_.sync();  // all threads are done with the token before
       send_flat_row(token);

@@ -11,8 +11,12 @@
 
 namespace ep::layout {
 
-/// Tokens whose rows announce themselves together, and tokens per chunk of the combine ring.
+/// Tokens per chunk of the combine ring.
 inline constexpr int kChunkTokens = 8;
+/// Tokens of a dispatch whose rows announce themselves together (CopyWay::kReceiver). Fewer: their
+/// copies begin sooner. More: fewer words and releases.
+inline constexpr int kDispatchChunkTokens = 4;
+static_assert(kChunkTokens % kDispatchChunkTokens == 0);
 
 /// What the control region is sized by; equal on all ranks.
 struct ControlShape {
@@ -25,6 +29,9 @@ struct ControlShape {
   EP_HOST_DEVICE constexpr int max_columns() const { return num_ranks + max_experts; }
   EP_HOST_DEVICE constexpr std::int64_t max_chunks() const {
     return div_up(max_tokens, kChunkTokens);
+  }
+  EP_HOST_DEVICE constexpr std::int64_t max_dispatch_chunks() const {
+    return div_up(max_tokens, kDispatchChunkTokens);
   }
 };
 
@@ -117,7 +124,7 @@ struct ControlLayout {
   std::int64_t returned = 0;
   std::int64_t returned_base = 0;
 
-  // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk's rows landed here.
+  // u64[num_ranks][max_dispatch_chunks]: tag | chunk_value once the chunk's rows landed here.
   std::int64_t chunk_flags = 0;
   // u64[num_ranks][max_chunks]: the epoch, once the chunk is in its slot (at the reader), once it
   // was read (at the writer).
@@ -133,7 +140,11 @@ struct ControlLayout {
   EP_HOST_DEVICE constexpr std::int64_t ring_slot_bytes() const {
     return kChunkTokens * shape.max_row_bytes;
   }
-  /// Index of a chunk's word in chunk_flags, ring_ready and ring_freed.
+  /// Index of a chunk's word in chunk_flags.
+  EP_HOST_DEVICE constexpr std::int64_t chunk_flag_index(int peer, std::int64_t chunk) const {
+    return peer * shape.max_dispatch_chunks() + chunk;
+  }
+  /// Index of a chunk's word in ring_ready and ring_freed.
   EP_HOST_DEVICE constexpr std::int64_t chunk_index(int peer, std::int64_t chunk) const {
     return peer * shape.max_chunks() + chunk;
   }
@@ -162,7 +173,7 @@ EP_HOST_DEVICE constexpr ControlLayout make_control_layout(const ControlShape& s
   layout.pulled_base = regions.add<std::uint64_t>(num_ranks);
   layout.returned = regions.add<Counter>(num_ranks);
   layout.returned_base = regions.add<std::uint64_t>(num_ranks);
-  layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_dispatch_chunks());
   layout.ring_ready = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
   layout.ring_freed = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
   layout.control_bytes = regions.total_bytes();

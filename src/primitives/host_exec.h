@@ -35,6 +35,8 @@ class HostBulk {
   void commit() const {}
   template <int kPending>
   void wait_read() const {}
+  template <int kPending>
+  void wait_landed() const {}
   void wait_all() const {}
   void fence() const {
     if (store_ == RowStore::kStream) stream_fence();  // rows before the release that follows

@@ -35,6 +35,9 @@ std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
   const std::int64_t num_ranks = layout.shape.num_ranks;
   const std::int64_t columns = num_ranks + layout.shape.max_experts;
   const std::int64_t chunk_words = 8 * num_ranks * ((layout.shape.max_tokens + 7) / 8);
+  const std::int64_t flag_tokens = layout::kDispatchChunkTokens;
+  const std::int64_t flag_words =
+      8 * num_ranks * ((layout.shape.max_tokens + flag_tokens - 1) / flag_tokens);
   const std::int64_t counters = num_ranks * static_cast<std::int64_t>(sizeof(Counter));
   return {
       {"local", layout.local, sizeof(layout::LocalState)},
@@ -50,7 +53,7 @@ std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
       {"pulled_base", layout.pulled_base, 8 * num_ranks},
       {"returned", layout.returned, counters},
       {"returned_base", layout.returned_base, 8 * num_ranks},
-      {"chunk_flags", layout.chunk_flags, chunk_words},
+      {"chunk_flags", layout.chunk_flags, flag_words},
       {"ring_ready", layout.ring_ready, chunk_words},
       {"ring_freed", layout.ring_freed, chunk_words},
       {"ring_payload", layout.ring_payload,
@@ -83,13 +86,20 @@ TEST(ControlLayout, EveryChunkOfEveryPeerHasAWordOfItsOwn) {
     const ControlShape shape = arbitrary_shape();
     const ControlLayout layout = layout::make_control_layout(shape);
     std::int64_t next = 0;
+    std::int64_t next_flag = 0;
     for (int peer = 0; peer < shape.num_ranks; ++peer) {
       for (std::int64_t chunk = 0; chunk * kChunkTokens < shape.max_tokens; ++chunk) {
         RC_ASSERT(layout.chunk_index(peer, chunk) == next);
         ++next;
       }
+      for (std::int64_t chunk = 0; chunk * layout::kDispatchChunkTokens < shape.max_tokens;
+           ++chunk) {
+        RC_ASSERT(layout.chunk_flag_index(peer, chunk) == next_flag);
+        ++next_flag;
+      }
     }
-    RC_ASSERT(layout.ring_ready - layout.chunk_flags >= 8 * next);
+    RC_ASSERT(layout.ring_ready - layout.chunk_flags >= 8 * next_flag);
+    RC_ASSERT(layout.ring_freed - layout.ring_ready >= 8 * next);
   });
 }
 

@@ -117,6 +117,18 @@ BufferPlan plan_buffers(const Job& job) {
   return plan;
 }
 
+OpShape op_shape_of(const Options& options, Movement movement) {
+  const DType dtype =
+      movement == Movement::kDispatch ? options.dtype : expert_dtype_of(options.dtype);
+  return {.num_ranks = options.ranks,
+          .num_tokens = options.tokens,
+          .hidden_bytes = options.hidden * size_of(dtype),
+          .topk = options.topk,
+          .movement = movement,
+          .layout = options.layout,
+          .backend = options.backend};
+}
+
 GroupConfig group_config_of(const Job& job, const BufferPlan& plan) {
   const Options& options = job.options;
   GroupConfig config;

@@ -5,6 +5,7 @@
 #include "bench/job.h"
 
 #include <ep/config.h>
+#include <ep/sm_budget.h>
 
 #include <cstdint>
 #include <optional>
@@ -37,6 +38,9 @@ inline constexpr int kMinCudaSets = 4;
 inline constexpr int kMaxSets = 32;
 
 BufferPlan plan_buffers(const Job& job);
+
+/// For the library's suggestions.
+OpShape op_shape_of(const Options& options, Movement movement);
 
 GroupConfig group_config_of(const Job& job, const BufferPlan& plan);
 

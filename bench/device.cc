@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <cstring>
+#include <thread>
 
 namespace ep::bench {
 namespace {
@@ -30,6 +31,10 @@ class HostDevice : public Device {
     std::memset(device, byte, bytes);
     return {};
   }
+  Status delay(std::chrono::microseconds time) override {
+    std::this_thread::sleep_for(time);
+    return {};
+  }
   Status synchronize() override { return {}; }
 
   Result<std::unique_ptr<Graph>> capture(const Call& /*call*/) override {
@@ -47,6 +52,13 @@ class HostDevice : public Device {
 };
 
 }  // namespace
+
+Status Device::check(const ReceivedTable& /*table*/, WrongRows* /*wrong*/) {
+  return Status(Errc::kUnsupported, "this device checks no received rows");
+}
+Status Device::check(const OutputTable& /*table*/, WrongRows* /*wrong*/) {
+  return Status(Errc::kUnsupported, "this device checks no output rows");
+}
 
 std::unique_ptr<Device> make_host_device() { return std::make_unique<HostDevice>(); }
 

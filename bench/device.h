@@ -2,10 +2,13 @@
 // What a rank's rows lie in and what its operations run on: this processor, or a GPU with a stream.
 #pragma once
 
+#include "bench/check_tables.h"
+
 #include <ep/config.h>
 #include <ep/status.h>
 #include <ep/stream.h>
 
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -50,7 +53,16 @@ class Device {
   /// Ordered on the stream, and complete on return.
   virtual Status copy_in(std::byte* device, std::span<const std::byte> host) = 0;
   virtual Status copy_out(std::span<std::byte> host, const std::byte* device) = 0;
+  /// Ordered on the stream.
   virtual Status fill(std::byte* device, int byte, std::size_t bytes) = 0;
+  /// Holds what is queued behind it.
+  virtual Status delay(std::chrono::microseconds time) = 0;
+
+  /// True if the two calls below work: they count wrong rows where they lie, ordered on the stream.
+  /// Tables and `wrong` are in memory of the device.
+  virtual bool can_check() const { return false; }
+  virtual Status check(const ReceivedTable& table, WrongRows* wrong);
+  virtual Status check(const OutputTable& table, WrongRows* wrong);
   virtual Status synchronize() = 0;
 
   /// Runs nothing. Errors also as `call`.

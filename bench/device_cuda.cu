@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A rank's GPU: its stream, the gate before a timed operation, events around it.
 #include "base/check.h"
+#include "bench/check_kernels.cuh"
 #include "bench/device.h"
 #include "bench/gpu_info.h"
 #include "bench/gpu_kernels.cuh"
@@ -82,8 +83,27 @@ class CudaDevice : public Device {
   }
   Status fill(std::byte* device, int byte, std::size_t bytes) override {
     EP_BENCH_CUDA(cudaMemsetAsync(device, byte, bytes, stream_));
-    return synchronize();
+    return {};
   }
+  Status delay(std::chrono::microseconds time) override {
+    constexpr std::uint64_t kNsPerMicro = 1000;
+    delay_kernel<<<1, 1, 0, stream_>>>(kNsPerMicro * static_cast<std::uint64_t>(time.count()));
+    EP_BENCH_CUDA(cudaGetLastError());
+    return {};
+  }
+
+  bool can_check() const override { return true; }
+  Status check(const ReceivedTable& table, WrongRows* wrong) override {
+    check_received_kernel<<<num_check_ctas(), kCheckThreads, 0, stream_>>>(table, wrong);
+    EP_BENCH_CUDA(cudaGetLastError());
+    return {};
+  }
+  Status check(const OutputTable& table, WrongRows* wrong) override {
+    check_output_kernel<<<num_check_ctas(), kCheckThreads, 0, stream_>>>(table, wrong);
+    EP_BENCH_CUDA(cudaGetLastError());
+    return {};
+  }
+
   Status synchronize() override {
     EP_BENCH_CUDA(cudaStreamSynchronize(stream_));
     return {};
@@ -125,8 +145,17 @@ class CudaDevice : public Device {
   }
 
  private:
+  int num_check_ctas() const {
+    constexpr int kCtasPerSm = 8;
+    return kCtasPerSm * num_sms_;
+  }
+
   /// Loading a kernel behind one that spins would wait for it.
   Status load_kernels() {
+    cudaFuncAttributes attributes{};
+    EP_BENCH_CUDA(cudaFuncGetAttributes(&attributes, check_received_kernel));
+    EP_BENCH_CUDA(cudaFuncGetAttributes(&attributes, check_output_kernel));
+    EP_BENCH_CUDA(cudaFuncGetAttributes(&attributes, delay_kernel));
     EP_TRY(launch_flush());
     gate_kernel<<<1, 1, 0, stream_>>>(static_cast<GateWords*>(gate_), 0);
     EP_BENCH_CUDA(cudaGetLastError());

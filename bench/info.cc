@@ -57,11 +57,15 @@ void print_gpus(const GpuMachine& machine, std::ostream& out) {
   out << "\n";
 }
 
-void print_topology(const Options& options, std::ostream& out) {
+void print_topology(const Job& job, std::ostream& out) {
+  const Options& options = job.options;
+  const bool is_host = options.backend == Backend::kHost;
   out << "topology\n  ranks          " << options.ranks << ", one team by load and store ("
       << (joins_launcher(options) ? "launcher" : name_of(options.launch))
-      << ")\n  path           intranode, high throughput\n  channels       "
-      << resolved_sms(options) << " per rank\n\n";
+      << ")\n  path           intranode, high throughput\n"
+      << (is_host ? "  channels       " : "  SMs            ")
+      << planned_sms(job, Movement::kDispatch) << " per rank for a dispatch, "
+      << planned_sms(job, Movement::kCombine) << " for a combine\n\n";
 }
 
 void print_arena(const ArenaPlan& arena, const BufferPlan& plan, std::ostream& out) {
@@ -85,7 +89,7 @@ Status run_info(const Job& shared_job, std::ostream& out) {
   print_versions(out);
   print_machine(job.host, out);
   if (job.gpus) print_gpus(*job.gpus, out);
-  print_topology(job.options, out);
+  print_topology(job, out);
   print_arena(arena, plan, out);
   Summary summary;
   OpSummary op;

@@ -10,6 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cinttypes>
 #include <cstdio>
@@ -53,7 +54,7 @@ void add_configuration(Json& line, const Job& job, const OpSummary& op) {
   line["experts"] = options.experts;
   line["dtype"] = option_name_of(op.dtype);
   line["layout"] = option_name_of(options.layout);
-  line["sms"] = resolved_sms(options);
+  line["sms"] = op.sms.value_or(planned_sms(job, Movement::kDispatch));
   line["mode"] = name_of(options.mode);
   line["routing"] = name_of(options.routing);
 }
@@ -99,13 +100,11 @@ void add_machine(nlohmann::ordered_json& line, const Job& job) {
   line["commit"] = std::string(git_commit());
 }
 
-int resolved_sms(const Options& options) {
-  if (options.sms) return *options.sms;
-  if (const int of_process = SmBudget::process_default(); of_process > 0) return of_process;
-  return suggest_num_sms({.num_ranks = options.ranks,
-                          .num_tokens = options.tokens,
-                          .hidden_bytes = options.hidden * size_of(options.dtype),
-                          .topk = options.topk});
+int planned_sms(const Job& job, Movement movement) {
+  const int of_process = SmBudget::process_default();
+  const int chosen = job.options.sms.value_or(of_process);
+  const int planned = chosen > 0 ? chosen : suggest_num_sms(op_shape_of(job.options, movement));
+  return job.gpus ? std::min(planned, job.gpus->gpus.front().num_sms) : planned;
 }
 
 std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_bytes) {

@@ -93,21 +93,32 @@ class Measurement {
   Status examine_received(int iteration) {
     if (!is_examined(iteration)) return workload_.settle();
     const int set = set_of(iteration);
-    EP_TRY(workload_.read_received(set));
+    const bool is_checked = first_checks_ == FirstChecks::kAllRows;
+    const bool is_hashed = iteration < num_hashed_;
+    if (is_hashed || (is_checked && has_combine())) EP_TRY(workload_.read_received(set));
     if (iteration == 0) describe_first_step(set);
-    if (iteration < num_hashed_) workload_.add_received(set, received_hash_);
-    if (first_checks_ == FirstChecks::kAllRows) {
-      result_.received.add(workload_.check_received(set));
-    }
-    return {};
+    if (is_hashed) workload_.add_received(set, received_hash_);
+    return is_checked ? add_received_check(set) : Status();
   }
 
   Status examine_output(int iteration) {
     if (!is_examined(iteration)) return workload_.settle();
     const int set = set_of(iteration);
-    EP_TRY(workload_.read_output(set));
-    if (iteration < num_hashed_) workload_.add_output(set, output_hash_);
-    if (first_checks_ == FirstChecks::kAllRows) result_.output.add(workload_.check_output(set));
+    if (iteration < num_hashed_) {
+      EP_TRY(workload_.read_output(set));
+      workload_.add_output(set, output_hash_);
+    }
+    return first_checks_ == FirstChecks::kAllRows ? add_output_check(set) : Status();
+  }
+
+  Status add_received_check(int set) {
+    EP_TRY_ASSIGN(const RowCheck check, workload_.check_received(set));
+    result_.received.add(check);
+    return {};
+  }
+  Status add_output_check(int set) {
+    EP_TRY_ASSIGN(const RowCheck check, workload_.check_output(set));
+    result_.output.add(check);
     return {};
   }
 
@@ -199,14 +210,8 @@ class Measurement {
   }
 
   Status check_set(int set) {
-    if (has_dispatch()) {
-      EP_TRY(workload_.read_received(set));
-      result_.received.add(workload_.check_received(set));
-    }
-    if (has_combine()) {
-      EP_TRY(workload_.read_output(set));
-      result_.output.add(workload_.check_output(set));
-    }
+    if (has_dispatch()) EP_TRY(add_received_check(set));
+    if (has_combine()) EP_TRY(add_output_check(set));
     return {};
   }
 
@@ -239,6 +244,8 @@ Result<RankResult> measure(const Bench& bench, FirstChecks first_checks) {
     result.crossing_per_step += static_cast<double>(traffic.crossing) / num_steps;
     result.wire_per_step += static_cast<double>(traffic.wire) / num_steps;
   }
+  result.dispatch_sms = bench.workload.num_sms(Movement::kDispatch);
+  result.combine_sms = bench.workload.num_sms(Movement::kCombine);
   result.arena_bytes = bench.group.arena_bytes();
   return result;
 }

@@ -47,6 +47,8 @@ struct RankResult {
   double rows_per_step = 0;                 ///< RowPlaces::Traffic, mean of all steps
   double crossing_per_step = 0;
   double wire_per_step = 0;
+  int dispatch_sms = 0;  ///< in force, as the group says
+  int combine_sms = 0;
   std::int64_t arena_bytes = 0;
 };
 

@@ -16,48 +16,11 @@ constexpr float kMaxInt8 = 127.0F;
 /// Added and taken away again, it rounds |x| < 2^22 to an integer, ties to even.
 constexpr float kRoundToInteger = 12'582'912.0F;  // 1.5 * 2^23
 
-struct Format {
-  int significand_bits;
-  int min_exponent;  // of the smallest normal number
-};
-
-Format format_of(DType dtype) {
-  switch (dtype) {
-    case DType::kBf16:
-      return {8, -126};
-    case DType::kFp16:
-      return {11, -14};
-    default:
-      return {24, -126};
-  }
-}
-
-template <class T>
-T load(const std::byte* from) {
-  T value;
-  std::memcpy(&value, from, sizeof(T));
-  return value;
-}
-
-float widen_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
-
 std::uint16_t narrow_bf16(float value) {
   auto bits = std::bit_cast<std::uint32_t>(value);
   if (std::isnan(value)) return 0x7fff;
   bits += 0x7fff + ((bits >> 16) & 1);
   return static_cast<std::uint16_t>(bits >> 16);
-}
-
-float widen_fp16(std::uint16_t bits) {
-  // 2^112 moves the exponent's bias from 15 to 127; a subnormal comes out right too.
-  constexpr float kRebias = 5.192296858534828e33F;
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000) << 16;
-  const std::uint32_t magnitude = static_cast<std::uint32_t>(bits & 0x7fff) << 13;
-  if ((bits & 0x7c00) == 0x7c00) return std::bit_cast<float>(sign | 0x7f800000u | magnitude);
-  const float rebased = std::bit_cast<float>(magnitude) * kRebias;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(rebased));
 }
 
 std::uint16_t narrow_fp16(float value) {
@@ -76,14 +39,6 @@ std::uint16_t narrow_fp16(float value) {
   std::uint32_t rounded = (bits & 0x7fffffffu) + 0xfff + ((bits >> 13) & 1);
   rounded -= 112u << 23;
   return static_cast<std::uint16_t>(sign | (rounded >> 13));
-}
-
-float widen_e4m3(std::uint8_t bits) {
-  constexpr float kRebias = 1.329227995784916e36F;  // 2^120
-  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x80) << 24;
-  const float rebased =
-      std::bit_cast<float>(static_cast<std::uint32_t>(bits & 0x7f) << 20) * kRebias;
-  return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(rebased));
 }
 
 /// |value| <= 448.
@@ -106,7 +61,7 @@ std::int8_t narrow_int8(float value) {
 
 template <class T, class Widen>
 void widen_each(std::span<const std::byte> bytes, std::span<float> out, Widen widen) {
-  for (std::size_t i = 0; i < out.size(); ++i) out[i] = widen(load<T>(&bytes[i * sizeof(T)]));
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = widen(load_elem<T>(&bytes[i * sizeof(T)]));
 }
 
 template <class T, class Narrow>
@@ -192,16 +147,6 @@ double element_value(DType dtype, const std::byte* element) {
       {.dtype = dtype, .bytes = {element, static_cast<std::size_t>(size_of(dtype))}, .scales = {}},
       {&value, 1});
   return static_cast<double>(value);
-}
-
-double half_ulp(DType dtype, double value) {
-  constexpr int kBias = 1023;
-  constexpr int kFractionBits = 52;
-  const Format format = format_of(dtype);
-  const auto bits = std::bit_cast<std::uint64_t>(value);
-  const int exponent = static_cast<int>((bits >> kFractionBits) & 0x7ff) - kBias;
-  const int half_step = std::max(exponent, format.min_exponent) - format.significand_bits;
-  return std::bit_cast<double>(static_cast<std::uint64_t>(half_step + kBias) << kFractionBits);
 }
 
 double round_to(DType dtype, double value) {

@@ -2,6 +2,8 @@
 // Conversions between the element types and fp32/fp64, independent of the library's own.
 #pragma once
 
+#include "bench/elem_math.h"
+
 #include <ep/dtype.h>
 
 #include <cstddef>
@@ -48,10 +50,6 @@ void quantise_row(std::span<const float> values,
 
 /// One element without its scale.
 double element_value(DType dtype, const std::byte* element);
-
-/// Half the distance of neighbouring numbers at |value|: the largest error of one rounding.
-/// Precondition: is_reducible(dtype).
-double half_ulp(DType dtype, double value);
 
 /// The number of the type nearest to `value`, ties to even. Precondition: is_reducible(dtype).
 double round_to(DType dtype, double value);

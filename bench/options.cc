@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "bench/gpu_info.h"
+#include "bench/soak.h"
 
 #include <ep/sm_budget.h>
 #include <ep/version.h>
@@ -198,6 +199,8 @@ void add_everything(CLI::App& app, Options& options) {
   add_command(app, options, Command::kCombine, "Expert rows back to their tokens, checked");
   add_command(app, options, Command::kInfo, "Machine, versions and memory plan; runs nothing");
   add_command(app, options, Command::kSweep, "An operation over SMs and tokens, checked");
+  add_command(app, options, Command::kSoak,
+              "Rounds of dispatch and combine without a barrier, one rank late, exact sums");
   add_command(app, options, Command::kP2p, "What the GPUs' links and memory can do, by SMs");
   add_shape_options(app, options);
   add_run_options(app, options);
@@ -221,6 +224,11 @@ void settle(Options& options) {
   if (!options.tokens_list.empty()) options.tokens = options.tokens_list.front();
   if (!options.sms_list.empty() && options.command != Command::kP2p) {
     options.sms = options.sms_list.front();
+  }
+  if (options.command == Command::kSoak) {
+    options.exact = true;
+    if (!options.given.iters) options.iters = kSoakRounds;
+    if (!options.given.tokens) options.tokens = kSoakTokens;
   }
   // An operation of exact size stops the host in the middle.
   if (options.backend == Backend::kCuda && !options.given.capacity) {
@@ -262,6 +270,9 @@ Status validate_lists(const Options& options) {
     return invalid("--sms takes a list only for sweep and p2p");
   }
   if (options.plot && !is_sweep) return invalid("--plot " + *options.plot + " is for sweep");
+  if (options.command == Command::kSoak && options.trace) {
+    return invalid("soak chooses its own routing, not a --trace");
+  }
   if (is_sweep && options.trace) return invalid("sweep chooses the tokens, not a --trace");
   return {};
 }
@@ -340,6 +351,8 @@ const char* name_of(Command command) {
       return "p2p";
     case Command::kSweep:
       return "sweep";
+    case Command::kSoak:
+      return "soak";
   }
   return "?";
 }

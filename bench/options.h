@@ -19,7 +19,7 @@
 
 namespace ep::bench {
 
-enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep };
+enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep, kSoak };
 enum class Launch : std::uint8_t { kFork, kThreads };
 enum class Mode : std::uint8_t { kEager, kGraph };
 enum class RoutingReuse : std::uint8_t {

@@ -18,7 +18,7 @@ Result<std::unique_ptr<RankBench>> RankBench::create(const Job& job,
   if (baseline == Baseline::kNone || !bench->device_->is_host()) return bench;
   const MemcpyBaseline::Config config = {.max_bytes = plan.max_copy_bytes,
                                          .num_sets = plan.num_copy_sets,
-                                         .num_threads = resolved_sms(job.options)};
+                                         .num_threads = planned_sms(job, Movement::kDispatch)};
   EP_TRY_ASSIGN(bench->baseline_, MemcpyBaseline::create(*bench->group_, config));
   return bench;
 }

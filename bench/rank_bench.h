@@ -22,6 +22,7 @@ class RankBench {
                                                    RankScope& scope,
                                                    Baseline baseline);
 
+  Device& device() const { return *device_; }
   Workload& workload() const { return *workload_; }
   /// Collective. Errors as bench::measure().
   Result<RankResult> measure(FirstChecks first_checks) const;

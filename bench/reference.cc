@@ -6,21 +6,6 @@
 #include <cmath>
 
 namespace ep::bench {
-namespace {
-
-/// Largest relative error of one fp32 operation.
-constexpr double kFloatError = 1.0 / 16'777'216.0;
-/// Dequantisation, a * x, + b.
-constexpr double kExpertOps = 3;
-
-/// Adding `value` to a sum in fp32: the error so far, the addend's and that of the operation.
-void add(double& sum, double& error, double value, double value_error) {
-  sum += value;
-  error += value_error;
-  error += kFloatError * (std::fabs(sum) + error);
-}
-
-}  // namespace
 
 Reference::Reference(const Config& config, std::span<const ExpertFunction> experts)
     : config_(config),
@@ -61,18 +46,15 @@ void Reference::clear(Sum& sum) const {
 
 void Reference::add_term(const Term& term) {
   const ExpertFunction& function = experts_[static_cast<std::size_t>(term.expert)];
-  const auto scale = static_cast<double>(function.scale);
-  const auto shift = static_cast<double>(function.shift);
-  const auto weight = static_cast<double>(term.weight);
+  const WeightedFunction weighted = {.scale = static_cast<double>(function.scale),
+                                     .shift = static_cast<double>(function.shift),
+                                     .weight = static_cast<double>(term.weight)};
   const bool is_rounded = config_.layout == Layout::kExpertMajor && out_dtype_ != DType::kFp32;
   for (std::size_t i = 0; i < input_.size(); ++i) {
-    const double product = scale * input_[i];
-    const double row = product + shift;
-    double row_error = kExpertOps * kFloatError * (std::fabs(product) + std::fabs(shift));
-    if (is_rounded) row_error += half_ulp(out_dtype_, std::fabs(row) + row_error);
-    const double error =
-        std::fabs(weight) * (row_error + kFloatError * (std::fabs(row) + row_error));
-    add(hop_.value[i], hop_.error[i], weight * row, error);
+    double sum[] = {hop_.value[i], hop_.error[i]};
+    add_function_of(input_[i], weighted, out_dtype_, is_rounded, sum);
+    hop_.value[i] = sum[0];
+    hop_.error[i] = sum[1];
   }
 }
 
@@ -85,7 +67,7 @@ void Reference::round_sum(Sum& sum) const {
 
 void Reference::add_hop() {
   for (std::size_t i = 0; i < total_.value.size(); ++i) {
-    add(total_.value[i], total_.error[i], hop_.value[i], hop_.error[i]);
+    add_bounded(total_.value[i], total_.error[i], hop_.value[i], hop_.error[i]);
   }
 }
 

@@ -31,14 +31,30 @@ std::string right(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
-void print_heading(const Job& job, const BufferPlan& plan, std::ostream& out) {
+/// "16 SMs", or "14 SMs (dispatch), 12 SMs (combine)" where they differ.
+std::string sms_text(const Options& options, const Summary& summary) {
+  const char* unit = options.backend == Backend::kHost ? " channel(s)" : " SM(s)";
+  std::string each;
+  bool is_one = true;
+  for (const OpSummary& op : summary.ops) {
+    is_one = is_one && op.sms == summary.ops.front().sms;
+    each += (each.empty() ? "" : ", ") + std::to_string(op.sms.value_or(0)) + unit + " (" +
+            op.name + ")";
+  }
+  return is_one ? std::to_string(summary.ops.front().sms.value_or(0)) + unit : each;
+}
+
+void print_heading(const Job& job,
+                   const BufferPlan& plan,
+                   const Summary& summary,
+                   std::ostream& out) {
   const Options& options = job.options;
   out << name_of(options.command) << ": " << options.ranks << " ranks ("
       << (joins_launcher(options) ? "launcher" : name_of(options.launch)) << "), "
       << with_commas(options.tokens) << " tokens per rank, hidden " << with_commas(options.hidden)
       << ", top-" << options.topk << " of " << options.experts << " experts, "
       << option_name_of(options.dtype) << ", " << option_name_of(options.layout) << ", "
-      << resolved_sms(options) << " channel(s) per rank\n";
+      << sms_text(options, summary) << " per rank\n";
   if (job.text) {
     out << "text: " << job.text->name() << ", " << with_commas(job.text->num_words()) << " words, "
         << with_commas(job.text->num_distinct()) << " different\n";
@@ -168,7 +184,7 @@ void print_report(const Job& job,
                   const std::vector<RankResult>& ranks,
                   const Summary& summary,
                   std::ostream& out) {
-  print_heading(job, plan, out);
+  print_heading(job, plan, summary, out);
   print_ranks(ranks, out);
   print_loads(loads_of(job.options, ranks), out);
   print_figures(summary.ops, out);

@@ -6,14 +6,17 @@
 #include "bench/job.h"
 #include "bench/summary.h"
 
+#include <ep/sm_budget.h>
+
 #include <iosfwd>
 #include <string>
 #include <vector>
 
 namespace ep::bench {
 
-/// Channels per rank: the option, else what the library takes for this shape.
-int resolved_sms(const Options& options);
+/// SMs (on the host: channels) per rank where no group says what is in force: the option, else what
+/// the library takes for this shape, as far as the GPUs go.
+int planned_sms(const Job& job, Movement movement);
 
 /// One line with every key of bench/README.md, null where it has no meaning.
 std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_bytes);

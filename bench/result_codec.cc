@@ -34,6 +34,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    rows_per_step,
                                    crossing_per_step,
                                    wire_per_step,
+                                   dispatch_sms,
+                                   combine_sms,
                                    arena_bytes)
 
 std::vector<std::byte> encode_result(const RankResult& result) {

@@ -9,7 +9,16 @@
 namespace ep::bench {
 namespace {
 
-/// The terms of a token that were delivered, by rank.
+std::string describe(int rank, std::int64_t token, const Mismatch& mismatch) {
+  std::ostringstream text;
+  text.precision(10);
+  text << "rank " << rank << ": out[" << token << ", " << mismatch.elem << "] = " << mismatch.actual
+       << ", expected " << mismatch.expected << " +- " << mismatch.tolerance;
+  return text.str();
+}
+
+}  // namespace
+
 void collect_terms(const StepView& step,
                    std::int64_t token,
                    std::vector<WeightedExpert>& scratch,
@@ -30,16 +39,6 @@ void collect_terms(const StepView& step,
   std::stable_sort(terms.begin(), terms.end(),
                    [](const Term& a, const Term& b) { return a.rank < b.rank; });
 }
-
-std::string describe(int rank, std::int64_t token, const Mismatch& mismatch) {
-  std::ostringstream text;
-  text.precision(10);
-  text << "rank " << rank << ": out[" << token << ", " << mismatch.elem << "] = " << mismatch.actual
-       << ", expected " << mismatch.expected << " +- " << mismatch.tolerance;
-  return text.str();
-}
-
-}  // namespace
 
 void RowCheck::add(const RowCheck& other) {
   checked += other.checked;

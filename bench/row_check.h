@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace ep::bench {
 
@@ -32,6 +33,12 @@ struct StepView {
   std::int64_t capacity = 0;  ///< rows from here on are dropped
   int rank = 0;
 };
+
+/// The terms of a token of `step.rank` that were delivered, by rank. Both vectors are overwritten.
+void collect_terms(const StepView& step,
+                   std::int64_t token,
+                   std::vector<WeightedExpert>& scratch,
+                   std::vector<Term>& terms);
 
 /// Every received row bitwise, its source order, indices, weights, scales, counts, offsets, sizes,
 /// and that padding rows are zero.

@@ -10,6 +10,7 @@
 #include "bench/plot.h"
 #include "bench/rank_bench.h"
 #include "bench/report.h"
+#include "bench/soak.h"
 #include "bench/sweep.h"
 
 #include <iostream>
@@ -66,10 +67,29 @@ Result<ExitCode> sweep_and_report(const Job& shared_job, RankScope& scope) {
   return result.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
 }
 
+Result<ExitCode> soak_and_report(const Job& shared_job, RankScope& scope) {
+  EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
+  EP_TRY_ASSIGN(const OpSummary soak, run_soak(job, scope));
+  if (scope.rank == 0) {
+    print_soak(job, soak, report_stream(job.options));
+    EP_TRY(write_json_lines(job.options, json_line(job, soak, 0) + "\n"));
+  }
+  return soak.check.wrong > 0 ? ExitCode::kWrongRow : ExitCode::kRight;
+}
+
+Result<ExitCode> run_command(const Job& job, RankScope& scope) {
+  switch (job.options.command) {
+    case Command::kSweep:
+      return sweep_and_report(job, scope);
+    case Command::kSoak:
+      return soak_and_report(job, scope);
+    default:
+      return run_and_report(job, scope);
+  }
+}
+
 ExitCode rank_main(const Job& job, RankScope& scope) {
-  const bool is_sweep = job.options.command == Command::kSweep;
-  const Result<ExitCode> code =
-      is_sweep ? sweep_and_report(job, scope) : run_and_report(job, scope);
+  const Result<ExitCode> code = run_command(job, scope);
   if (code.ok()) return *code;
   scope.meeting.leave();
   std::string message = code.status().to_string();

@@ -43,6 +43,12 @@ RowCheck check_of(const std::vector<RankResult>& ranks, RowCheck RankResult::*ch
   return all;
 }
 
+int most_sms(const std::vector<RankResult>& ranks, int RankResult::*sms) {
+  int most = 0;
+  for (const RankResult& rank : ranks) most = std::max(most, rank.*sms);
+  return most;
+}
+
 /// In the order of ranks, so that it does not depend on who ended first.
 std::uint64_t hash_of(const std::vector<RankResult>& ranks, std::uint64_t RankResult::*hash) {
   Fingerprint all;
@@ -93,6 +99,7 @@ OpSummary summarise_dispatch(const Options& options,
   OpSummary op;
   op.name = "dispatch";
   op.dtype = options.dtype;
+  op.sms = most_sms(ranks, &RankResult::dispatch_sms);
   op.check = check_of(ranks, &RankResult::received);
   op.output_hash = hash_of(ranks, &RankResult::received_hash);
   set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::dispatch)),
@@ -107,6 +114,7 @@ OpSummary summarise_combine(const Options& options,
   OpSummary op;
   op.name = "combine";
   op.dtype = expert_dtype_of(options.dtype);
+  op.sms = most_sms(ranks, &RankResult::combine_sms);
   op.check = check_of(ranks, &RankResult::output);
   op.output_hash = hash_of(ranks, &RankResult::output_hash);
   set_figures(op, options.hidden, ranks, stats_of(slowest_of(ranks, &Timings::combine)),
@@ -119,6 +127,8 @@ OpSummary summarise_layer(const Options& options, const std::vector<RankResult>&
   OpSummary op;
   op.name = "moe";
   op.dtype = options.dtype;
+  op.sms = std::max(most_sms(ranks, &RankResult::dispatch_sms),
+                    most_sms(ranks, &RankResult::combine_sms));
   op.micros = stats_of(slowest_of(ranks, &Timings::layer));
   op.check = check_of(ranks, &RankResult::output);
   op.output_hash = hash_of(ranks, &RankResult::output_hash);

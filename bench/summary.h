@@ -16,6 +16,7 @@ namespace ep::bench {
 struct OpSummary {
   std::string name;  ///< dispatch, combine, moe, info
   DType dtype = DType::kBf16;
+  std::optional<int> sms{};  ///< in force; of the rank with most. Empty: nothing ran
   std::optional<Stats> micros;
   /// Per rank, over the median: all rows, and those that cross from rank to rank.
   std::optional<double> logical_gbps;

@@ -14,9 +14,10 @@
 namespace ep::bench {
 namespace {
 
-std::vector<int> budgets_of(const Options& options) {
-  if (!options.sms_list.empty()) return options.sms_list;
-  return {resolved_sms(options)};
+/// An empty one: what the group takes by itself.
+std::vector<std::optional<int>> budgets_of(const Options& options) {
+  if (options.sms_list.empty()) return {options.sms};
+  return {options.sms_list.begin(), options.sms_list.end()};
 }
 
 Job point_job(const Job& job, std::int64_t tokens, std::optional<int> sms) {
@@ -43,16 +44,17 @@ Result<Summary> measure_point(const Job& point,
 }
 
 Status sweep_budgets(const Job& job, std::int64_t tokens, RankScope& scope, SweepResult& result) {
-  const std::vector<int> budgets = budgets_of(job.options);
+  const std::vector<std::optional<int>> budgets = budgets_of(job.options);
   const Job largest = point_job(job, tokens, *std::max_element(budgets.begin(), budgets.end()));
   const BufferPlan plan = plan_buffers(largest);
   EP_TRY_ASSIGN(const auto bench, RankBench::create(largest, plan, scope, Baseline::kNone));
   FirstChecks first_checks = FirstChecks::kAllRows;
-  for (int sms : budgets) {
+  for (const std::optional<int> sms : budgets) {
     const Job point = point_job(job, tokens, sms);
     EP_TRY_ASSIGN(Summary summary, measure_point(point, *bench, scope, first_checks));
     result.json_lines += json_lines(point, summary);
-    result.points.push_back({.tokens = tokens, .sms = sms, .summary = std::move(summary)});
+    const int in_force = summary.ops.front().sms.value_or(0);
+    result.points.push_back({.tokens = tokens, .sms = in_force, .summary = std::move(summary)});
     first_checks = FirstChecks::kNone;
   }
   return {};

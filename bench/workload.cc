@@ -55,6 +55,12 @@ Result<std::unique_ptr<Workload>> Workload::create(const Job& job,
   EP_TRY_ASSIGN(const ExpertMap map, ExpertMap::balanced(job.options.experts, group.num_ranks()));
   auto workload = std::unique_ptr<Workload>(new Workload(job, plan, device, group, map));
   EP_TRY(workload->upload_steps());
+  EP_TRY_ASSIGN(workload->device_check_, DeviceCheck::create(device, {.options = workload->options_,
+                                                                      .rows = workload->rows_,
+                                                                      .steps = workload->steps_,
+                                                                      .experts = workload->experts_,
+                                                                      .capacity = capacity_of(plan),
+                                                                      .rank = group.rank()}));
   for (int i = 0; i < plan.num_sets; ++i) {
     EP_TRY_ASSIGN(Set set, workload->make_set());
     workload->sets_.push_back(std::move(set));
@@ -131,6 +137,10 @@ void Workload::set_sms(std::optional<int> sms) {
     set.dispatch_graph.reset();
     set.combine_graph.reset();
   }
+}
+
+int Workload::num_sms(Movement movement) const {
+  return group_.num_sms(op_shape_of(options_, movement), sms_);
 }
 
 Status Workload::fill_input(int set_index, int step) {
@@ -322,32 +332,56 @@ Status Workload::poison(int set_index) {
   return poison_tensor(device_, set.received->topk_weights);
 }
 
-RowCheck Workload::check_received(int set_index) {
+StepView Workload::step_view(const Set& set, const RowPlaces& places) const {
+  return {.places = places,
+          .routing = steps_.routing(),
+          .rows_step = set.rows_step,
+          .capacity = capacity_of(plan_),
+          .rank = group_.rank()};
+}
+
+RowCheck Workload::check_image(int set_index) {
   const Set& set = at(set_index);
   RowCheck check;
   steps_.with_places(set.step, [&](const RowPlaces& places) {
-    check = bench::check_received({.places = places,
-                                   .routing = steps_.routing(),
-                                   .rows_step = set.rows_step,
-                                   .capacity = capacity_of(plan_),
-                                   .rank = group_.rank()},
-                                  rows_, image_of(set_index));
+    check = bench::check_received(step_view(set, places), rows_, image_of(set_index));
   });
   return check;
 }
 
-RowCheck Workload::check_output(int set_index) {
+RowCheck Workload::check_output_here(int set_index) {
   const Set& set = at(set_index);
   RowCheck check;
   steps_.with_places(set.step, [&](const RowPlaces& places) {
-    check = bench::check_output({.places = places,
-                                 .routing = steps_.routing(),
-                                 .rows_step = set.rows_step,
-                                 .capacity = capacity_of(plan_),
-                                 .rank = group_.rank()},
-                                rows_, reference_, set.out.host());
+    check = bench::check_output(step_view(set, places), rows_, reference_, set.out.host());
   });
   return check;
+}
+
+Result<RowCheck> Workload::check_received(int set) {
+  RowCheck on_device;
+  if (device_check_) {
+    EP_TRY(settle());
+    EP_TRY(device_check_->check_received(device_round(set), received(set)));
+    EP_TRY_ASSIGN(on_device, device_check_->take_received());
+    if (on_device.wrong == 0) return on_device;
+  }
+  if (imaged_set_ != set) EP_TRY(read_received(set));
+  const RowCheck here = check_image(set);
+  return here.wrong == 0 && device_check_ ? on_device : here;
+}
+
+Result<RowCheck> Workload::check_output(int set) {
+  RowCheck on_device;
+  if (device_check_) {
+    EP_TRY(settle());
+    EP_TRY(device_check_->check_output(device_round(set), output(set)));
+    EP_TRY_ASSIGN(on_device, device_check_->take_output());
+    if (on_device.wrong == 0) return on_device;
+  }
+  EP_TRY(read_output(set));
+  const RowCheck here = check_output_here(set);
+  return here.wrong == 0 && device_check_ ? on_device : here;
 }
 
 void Workload::add_received(int set_index, Fingerprint& fingerprint) const {

@@ -4,6 +4,7 @@
 
 #include "bench/buffer_plan.h"
 #include "bench/device.h"
+#include "bench/device_check.h"
 #include "bench/hash.h"
 #include "bench/host_buffer.h"
 #include "bench/job.h"
@@ -42,6 +43,8 @@ class Workload {
 
   /// Budget of the calls from now on. Graphs are captured anew.
   void set_sms(std::optional<int> sms);
+  /// What the group runs such a call with.
+  int num_sms(Movement movement) const;
 
   /// Makes the rows of a step the input of a set.
   Status fill_input(int set, int step);
@@ -56,7 +59,7 @@ class Workload {
   Status combine(int set);
   /// Waits for what is queued. Errors also as Group::status.
   Status settle();
-  /// Make results readable: for the experts, the checks and the figures below.
+  /// Make results readable: for the experts and the figures below.
   Status read_received(int set);
   Status read_output(int set);
 
@@ -65,8 +68,16 @@ class Workload {
   /// Gives the received tensors back: the next dispatch of the set can have their memory.
   void release_received(int set);
 
-  RowCheck check_received(int set);
-  RowCheck check_output(int set);
+  /// Where the results lie, if the device can check; what is wrong there is described here.
+  Result<RowCheck> check_received(int set);
+  Result<RowCheck> check_output(int set);
+  /// Null if results are checked by the processor only.
+  DeviceCheck* device_check() const { return device_check_.get(); }
+  DeviceCheck::Round device_round(int set) const {
+    return {.step = at(set).step, .rows_step = at(set).rows_step};
+  }
+  const DispatchOutput& received(int set) const { return *at(set).received; }
+  const std::byte* output(int set) const { return at(set).out.device(); }
 
   void add_received(int set, Fingerprint& fingerprint) const;
   void add_output(int set, Fingerprint& fingerprint) const;
@@ -114,6 +125,9 @@ class Workload {
   /// What the last read_received() has read, which was of this set.
   const DispatchOutput& image_of(int set) const;
   void forget_image();
+  StepView step_view(const Set& set, const RowPlaces& places) const;
+  RowCheck check_image(int set);
+  RowCheck check_output_here(int set);
 
   const Options& options_;
   BufferPlan plan_;
@@ -128,6 +142,7 @@ class Workload {
   std::vector<StepInput> inputs_;        // by step, on a GPU
   std::vector<DispatchHandle> handles_;  // by step, of RoutingReuse::kCached
   std::vector<Set> sets_;
+  std::unique_ptr<DeviceCheck> device_check_;
   ReceivedImage image_;
   int imaged_set_ = kNoSet;
   HostBuffer experts_scratch_;

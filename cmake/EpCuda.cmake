@@ -43,6 +43,22 @@ list(APPEND EP_PRIVATE_LIBRARIES CUDA::cudart_static)
 # All device objects: proves that the role sources compile for the GPU.
 add_custom_target(ep_cuda)
 
+set(EP_CUDA_CHECKED_ARCHITECTURES "" CACHE STRING
+  "Architectures for which ep_cuda compiles the kernels of ep as well, into objects that nothing links")
+
+# ep_check_cuda_architectures(target file.cu ...): the kernels of a module for each of them.
+function(ep_check_cuda_architectures target)
+  foreach(architecture IN LISTS EP_CUDA_CHECKED_ARCHITECTURES)
+    string(REGEX REPLACE "-.*" "" number "${architecture}")
+    set(checked ${target}_sm_${number})
+    add_library(${checked} OBJECT EXCLUDE_FROM_ALL ${ARGN})
+    ep_set_defaults(${checked})
+    ep_set_cuda_defaults(${checked})
+    ep_set_kernel_checks(${checked})
+    set_target_properties(${checked} PROPERTIES CUDA_ARCHITECTURES ${architecture})
+  endforeach()
+endfunction()
+
 function(ep_set_cuda_defaults target)
   target_link_libraries(${target} PRIVATE ep_cuda_options)
   target_include_directories(${target} PRIVATE
@@ -59,3 +75,9 @@ endfunction()
 # check_ptxas.py launches nvcc: a kernel with a stack frame or spills fails the build.
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
 set(EP_PTXAS_LAUNCHER ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/check_ptxas.py" -- ${EP_CCACHE})
+
+# Every kernel of the target must do without stack and spills.
+function(ep_set_kernel_checks target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>)
+  set_target_properties(${target} PROPERTIES CUDA_COMPILER_LAUNCHER "${EP_PTXAS_LAUNCHER}")
+endfunction()

@@ -7,12 +7,18 @@ source "$(dirname "${BASH_SOURCE[0]}")/gpu_common.sh"
 
 kShape=(--ranks 2 --hidden 7168 --topk 8 --experts 256 --backend cuda)
 kIters=${EP_BENCH_ITERS:-60}
+kBudget=${EP_BENCH_SECONDS:-230}
+kDispatchSms=8,10,12,14,16,24,32,64,132
+kCombineSms=6,8,10,12,16,24,132
 
 results=''
 lines=$(mktemp)
 ceilings=$(mktemp)
 trap 'rm -f "$lines" "$ceilings"' EXIT
 failures=()
+start=$(now_s)
+
+seconds_left() { echo $((kBudget - ($(now_s) - start))); }
 
 default_results() {
   if [[ -d $kRoot/bench ]]; then echo "$kRoot/bench/results/h200x2.jsonl"; else echo "$kBin/h200x2.jsonl"; fi
@@ -26,16 +32,21 @@ keep_lines() {  # json
 
 # A run that fails is reported at the end; the others go on.
 measure() {  # title ep-bench arguments
-  local title=$1 json log before
+  local title=$1 json log before left
   shift
+  left=$(seconds_left)
+  if ((left < 5)); then
+    failures+=("$title: not run, the time is up")
+    return
+  fi
   json=$(mktemp) log=$(mktemp) before=$(now_s)
-  if timeout --kill-after=5 60 "$EP_BENCH" "$@" --json "$json" >"$log" 2>&1; then
+  if timeout --kill-after=5 "$((left < 60 ? left : 60))" "$EP_BENCH" "$@" --json "$json" >"$log" 2>&1; then
     keep_lines "$json"
     echo "ok    $title, $(($(now_s) - before)) s"
   else
     failures+=("$title")
     echo "FAIL  $title: ep-bench $*"
-    tail -n 15 "$log" | sed 's/^/      /'
+    tail -n 25 "$log" | sed 's/^/      /'
     # Wrong rows are figures, too: the table names them.
     keep_lines "$json"
   fi
@@ -57,32 +68,28 @@ measure_ceilings() {
 }
 
 measure_operations() {
-  local mode
+  local mode op
   for mode in graph eager; do
-    sweep "dispatch bf16" dispatch "$mode" 12,14,16,132 4096
+    sweep "dispatch bf16" dispatch "$mode" "$kDispatchSms" 4096
+    sweep "combine bf16" combine "$mode" "$kCombineSms" 4096
+    sweep "dispatch fp8 + scales" dispatch "$mode" "$kDispatchSms" 4096 --dtype fp8
   done
-  sweep "dispatch fp8 + scales" dispatch graph 12,14,16 4096 --dtype fp8
   sweep "combine from outside the arena" combine graph 16 4096 --placement outside
-  sweep "dispatch of few tokens" dispatch graph 16 128,512,1024
-  sweep "dispatch expert_major" dispatch graph 132,16 4096 --layout expert_major --align 128
-  sweep "combine expert_major" combine graph 132,16 4096 --layout expert_major --align 128
-  # Half a minute each: the rows of a combine are checked on the host.
-  for mode in graph eager; do
-    sweep "combine bf16" combine "$mode" 8,10,12,16,132 4096
+  for op in dispatch combine; do
+    sweep "$op expert_major" "$op" graph 16,64,132 4096 --layout expert_major --align 128
+    sweep "$op of few tokens" "$op" graph 16 128,512,1024
   done
 }
 
 main() {
-  local start
   find_binaries "${1:-}"
   need_gpus 2
   results=${2:-$(default_results)}
-  start=$(now_s)
   mkdir -p "$(dirname "$results")"
   measure_ceilings
   measure_operations
   echo
-  python3 "$kScripts/gpu_table.py" "$lines"
+  python3 "$kScripts/gpu_table.py" "$lines" || failures+=("table")
   echo
   echo "$(wc -l <"$lines") lines appended to $results, $(($(now_s) - start)) s"
   ((${#failures[@]} == 0)) || { printf 'failed: %s\n' "${failures[@]}" && exit 1; }

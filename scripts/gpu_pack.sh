@@ -25,11 +25,11 @@ main() {
   (($# >= 1 && $# <= 2)) || usage
   local out=$1 build=${2:-$kRoot/build/cuda} kind binary
   local binaries=()
-  mkdir -p "$out"/{lib,tests/gpu,tests/moe,scripts}
+  mkdir -p "$out"/{lib,tests/gpu,tests/moe,tests/fault,scripts}
   [[ -x $build/bench/ep-bench ]] || { echo "no $build/bench/ep-bench: build it first" >&2; exit 2; }
   cp "$build/bench/ep-bench" "$out/"
   binaries+=("$out/ep-bench")
-  for kind in gpu moe; do
+  for kind in gpu moe fault; do
     for binary in "$build/tests/$kind"/*_test; do
       [[ -f $binary && -x $binary ]] || continue
       cp "$binary" "$out/tests/$kind/"

@@ -91,9 +91,9 @@ def print_operations(lines):
                      number(line["physical_gbps"]), number(share and 100 * share), number(line["host_us"]),
                      number(target.bar_us, 0), number(target.goal_us, 0),
                      verdict(line["median_us"], target.bar_us, target.goal_us, at_most),
-                     str(line["rows_wrong"])])
+                     str(line["rows_checked"]), str(line["rows_wrong"])])
     print_table(["operation", "mode", "SMs", "us", "p10", "p90", "logical", "physical", "% ceiling", "host us", "bar",
-                 "goal", "verdict", "wrong"], rows)
+                 "goal", "verdict", "checked", "wrong"], rows)
 
 
 def find(lines, **wanted):
@@ -151,6 +151,18 @@ def cost_rows(lines):
         yield ["MiB of the arena beyond tensors, most", number(most), "64", "16", verdict(most, 64, 16, at_most)]
 
 
+def warnings(lines):
+    """Lines that are no figures: nothing says that the operation was right."""
+    for line in lines:
+        where = f"{name_of(line)}, {line['mode']}, {line['sms']} SMs"
+        if line["rows_checked"] == 0:
+            yield f"WARNING: not checked: {where}"
+        elif line["rows_wrong"] > 0:
+            yield f"WARNING: {line['rows_wrong']} of {line['rows_checked']} rows wrong: {where}"
+        if line["fraction_of_ceiling"] is None:
+            yield f"WARNING: no ceiling of the same run: {where}"
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: gpu_table.py LINES.jsonl")
@@ -164,6 +176,8 @@ def main():
           f"{first['date']}")
     print_operations(lines)
     print()
+    for warning in warnings(lines):
+        print(warning)
     operations_and_links = lines + [line for line in everything if line["op"] == "p2p"]
     print_table(["target", "value", "bar", "goal", "verdict"],
                 [*share_rows(operations_and_links), *ratio_rows(lines), *cost_rows(lines)])

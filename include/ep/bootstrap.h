@@ -13,6 +13,9 @@
 #include <string>
 #include <vector>
 
+/// What ncclComm_t of nccl.h points to.
+struct ncclComm;
+
 namespace ep {
 
 class EP_API Bootstrap {
@@ -62,5 +65,28 @@ struct TcpBootstrapConfig {
 /// value), kFabric for a port in use, kPeerTimeout naming the ranks that did not come,
 /// kInvalidArgument naming two ranks with the same number or different world sizes.
 EP_API Result<std::unique_ptr<Bootstrap>> make_tcp_bootstrap(const TcpBootstrapConfig& config = {});
+
+struct NcclBootstrapConfig {
+  /// By when the communicator must be ready, and all ranks must have come.
+  std::chrono::milliseconds timeout{10'000};
+  /// File of the NCCL that made the communicator. Empty: the libnccl.so.2 that this process has
+  /// loaded, as that of torch, else what its global scope has.
+  std::optional<std::string> library{};
+};
+
+/// Collective over all ranks of an ncclComm_t, with their ranks. NCCL 2.19 or later is called in
+/// the library that made the communicator; ep links none. The communicator is not owned and never
+/// aborted; only this call and those of the bootstrap use it, each on a stream of the bootstrap's
+/// own, behind what was queued on the communicator before: until such a call has returned, nobody
+/// else may use it. It must live as long as the bootstrap is used.
+///
+/// NCCL does not say which rank is late: kPeerTimeout names none. After it, or kNccl, the bootstrap
+/// has failed and the communicator may be stuck, as a call of NCCL that does not return or a kernel
+/// that does not end; then ncclCommAbort() is the caller's to call.
+/// Errors: kInvalidArgument for no communicator; kUnsupported for no NCCL, one that is too old, a
+/// build without CUDA, and as a CUDA group; kNccl with NCCL's words; kFabric where what arrives is
+/// nothing of ep; kOutOfMemory, kCuda, kPeerTimeout.
+EP_API Result<std::unique_ptr<Bootstrap>> make_nccl_bootstrap(
+    ncclComm* comm, const NcclBootstrapConfig& config = {});
 
 }  // namespace ep

@@ -6,6 +6,7 @@
 #include <ep/config.h>
 #include <ep/expert_map.h>
 #include <ep/group.h>
+#include <ep/layout.h>
 #include <ep/log.h>
 #include <ep/moe.h>
 #include <ep/sm_budget.h>

@@ -5,12 +5,14 @@
 #include <ep/api.h>
 #include <ep/bootstrap.h>
 #include <ep/config.h>
+#include <ep/sm_budget.h>
 #include <ep/status.h>
 #include <ep/tensor.h>
 
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 
 namespace ep {
 
@@ -26,13 +28,15 @@ class GroupState;
 /// kAborted with the first failure. kInvalidArgument leaves it usable. Destruction is local, never
 /// collective, and safe in any order; on CUDA it waits for the last operation.
 ///
-/// A CUDA group belongs to the device that is current when create() is called.
+/// A CUDA group belongs to the device that is current when create() is called. Kernels that wait
+/// for each other must fit on their device together: the budgets of all ranks of a group on one
+/// device, and of this process's other groups there, are at most its SMs.
 class EP_API Group {
  public:
   /// Collective: all ranks of `bootstrap`, which is not used after the call. Agrees on the
   /// configuration first, then allocates. Errors: kInvalidArgument (a value out of range, or
-  /// different across ranks), kUnsupported (backend or topology), kOutOfMemory, kFabric,
-  /// kPeerTimeout.
+  /// different across ranks, or more SMs than a device has), kUnsupported (backend or topology),
+  /// kOutOfMemory, kFabric, kPeerTimeout.
   static Result<std::unique_ptr<Group>> create(Bootstrap& bootstrap, const GroupConfig& config);
 
   /// Exact bytes of the arena that create() would allocate for one of `num_ranks` ranks. Local.
@@ -55,6 +59,10 @@ class EP_API Group {
   /// captured call takes must be there before. Local, but
   /// waits until every peer has mapped the new segment. Errors as allocate.
   Status reserve(std::int64_t bytes);
+
+  /// The budget that a call of this shape runs with, its own `num_sms` included: what is in force
+  /// on this group's backend and device. The shape's num_ranks and backend are the group's.
+  int num_sms(const OpShape& shape, std::optional<int> of_call = {}) const;
 
   /// Bytes of all segments now.
   std::int64_t arena_bytes() const;

@@ -5,6 +5,7 @@
 #include <ep/api.h>
 #include <ep/expert_map.h>
 #include <ep/group.h>
+#include <ep/layout.h>
 #include <ep/status.h>
 #include <ep/stream.h>
 #include <ep/tensor.h>
@@ -18,14 +19,6 @@ namespace ep {
 namespace core {
 class Routing;
 }
-
-/// T tokens of this rank, K experts per token, E experts, R ranks, H elements per row, L local
-/// experts, N received rows. N is a static capacity if the caller gives one, else the exact number.
-enum class Layout : std::uint8_t {
-  kFlat,         ///< [N, H], one row per (token, rank), ordered by source rank, then token
-  kExpertMajor,  ///< [N, H], one row per (token, expert), grouped by local expert, each group
-                 ///< padded to `alignment`
-};
 
 /// Who writes the further copies of a row whose rank owns several of the token's experts
 /// (kExpertMajor). Every way gives the same bits.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations of functions that nvcc compiles for the device too; empty under every other compiler.
+// Annotations of functions: which ones nvcc compiles for the device too, and which stay out of line.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -8,4 +8,19 @@
 #else
 #define EP_DEVICE
 #define EP_HOST_DEVICE
+#endif
+
+/// Not worth a copy in each caller.
+#if defined(__CUDACC__)
+#define EP_COLD __noinline__
+#else
+#define EP_COLD [[gnu::noinline, gnu::cold]]
+#endif
+
+/// In front of a loop: nvcc makes no copies of its body. A GPU reads the code of a kernel from memory
+/// each time that others used its cache in between, so short code is fast code.
+#if defined(__CUDACC__)
+#define EP_NO_UNROLL _Pragma("unroll 1")
+#else
+#define EP_NO_UNROLL
 #endif

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kRowAlignment = 16;
 
-bool is_aligned(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % kRowAlignment == 0;
+bool is_aligned(const void* pointer, std::int64_t alignment = kRowAlignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % static_cast<std::uintptr_t>(alignment) == 0;
 }
 
 /// Address range that a view touches; empty for no elements.
@@ -59,6 +59,10 @@ Check check_buffer(const char* name, const Tensor& tensor, const GroupState& sta
     }
     stride *= view.size(dim);
   }
+  // Peers are told where it lies in units of 16 bytes.
+  if (view.num_elems() > 0 && !is_aligned(view.data)) {
+    return refuse(Rejection::kOutputs, name, to_string(view) + ": data is not aligned to 16 bytes");
+  }
   const std::int64_t bytes = view.num_elems() * size_of(view.dtype);
   if (!state.pool().locate(view.data, bytes)) {
     return refuse(Rejection::kOutputs, name, to_string(view) + " was not allocated by this group");
@@ -100,7 +104,16 @@ Check check_matrix(const Argument& argument, Matrix wanted) {
   if (view.data == nullptr && view.num_elems() > 0) {
     return refuse(argument.reason, argument.name, to_string(view) + " has no data");
   }
-  return {};
+  return check_element_alignment(argument);
+}
+
+Check check_element_alignment(const Argument& argument) {
+  const ConstTensorView& view = argument.view;
+  const std::int64_t bytes = size_of(view.dtype);
+  if (view.num_elems() == 0 || is_aligned(view.data, bytes)) return {};
+  return refuse(argument.reason, argument.name,
+                to_string(view) + ": data is not aligned to its elements of " +
+                    std::to_string(bytes) + " bytes");
 }
 
 Check check_dtype(const Argument& argument, DType wanted) {
@@ -207,10 +220,10 @@ Check check_handle(const DispatchHandle& handle, const GroupState& state) {
   return refuse(Rejection::kHandle, "handle", "belongs to another group");
 }
 
-Check check_num_sms(const std::optional<int>& num_sms) {
-  if (!num_sms || (*num_sms >= 1 && *num_sms <= SmBudget::kMaxSms)) return {};
-  return refuse(Rejection::kNumSms, "num_sms",
-                std::to_string(*num_sms) + ", need 1 to " + std::to_string(SmBudget::kMaxSms));
+Check check_num_sms(const std::optional<int>& num_sms, const GroupState& state) {
+  const Status status = state.check_num_sms(num_sms);
+  if (status.ok()) return {};
+  return refuse(Rejection::kNumSms, "num_sms", status.message());
 }
 
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state) {

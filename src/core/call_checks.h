@@ -44,6 +44,8 @@ struct Matrix {
   std::int64_t cols = -1;
 };
 Check check_matrix(const Argument& argument, Matrix wanted);
+/// A part of check_matrix(): roles load elements whole, from multiples of their size.
+Check check_element_alignment(const Argument& argument);
 Check check_dtype(const Argument& argument, DType wanted);
 
 /// Rows that are moved as bytes: contiguous, 16-byte aligned, H * size a multiple of 16 and within
@@ -68,7 +70,7 @@ Check check_topk_idx(const Argument& argument, const GroupState& state, std::int
 /// Optional [T, K] fp32.
 Check check_topk_weights(const Argument& argument, std::int64_t num_tokens, int topk);
 Check check_handle(const DispatchHandle& handle, const GroupState& state);
-Check check_num_sms(const std::optional<int>& num_sms);
+Check check_num_sms(const std::optional<int>& num_sms, const GroupState& state);
 /// Caller-given outputs: from this group, contiguous, one row count, not overlapping.
 Check check_buffers(const DispatchBuffers& buffers, const GroupState& state);
 

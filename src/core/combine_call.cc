@@ -69,7 +69,10 @@ Check CombineCall::check_weights() const {
 Check CombineCall::check_gradient() const {
   if (!has_gradient()) return {};
   const Argument gradient{Rejection::kGradient, "grad_topk_weights", request_.grad_topk_weights};
-  if (Check check = check_dtype(gradient, DType::kFp32)) return check;
+  if (Check check =
+          first_of({check_dtype(gradient, DType::kFp32), check_element_alignment(gradient)})) {
+    return check;
+  }
   const ConstTensorView& view = gradient.view;
   const int num_dims = routing().has_expert_rows() ? 1 : 2;
   const bool is_right_shape = view.num_dims == num_dims && view.size(0) >= routing().least_rows() &&
@@ -113,7 +116,7 @@ Check CombineCall::check() const {
   const GroupState& state = call_.state();
   const CombineOptions& options = request_.options;
   if (Check check =
-          first_of({check_handle(request_.handle, state), check_num_sms(options.num_sms)})) {
+          first_of({check_handle(request_.handle, state), check_num_sms(options.num_sms, state)})) {
     return check;
   }
   if (Check check = check_rows_and_bias()) return check;
@@ -172,17 +175,17 @@ intranode::SideArray CombineCall::gradient_array() const {
 void CombineCall::locate_rows(intranode::CombineParams& params) const {
   const ConstTensorView& rows = request_.input.rows;
   const fabric::Pool& pool = call_.state().pool();
-  params.block.row_stride_units =
+  params.block[layout::BlockField::kRowStrideUnits] =
       static_cast<std::uint32_t>(params.rows.stride_bytes / layout::kLocationUnit);
   if (const auto location = pool.locate(rows.data, extent_bytes(rows));
       location || rows.size(0) == 0) {
-    if (location) params.block[layout::Section::kRows] = announced(*location);
+    if (location) params.block.place(layout::Section::kRows, announced(*location));
   } else {
     params.is_staged = true;
-    params.block.is_staged = 1;
+    params.block[layout::BlockField::kIsStaged] = 1;
   }
   const auto announce_copy = [&](layout::Section section, const Tensor& copy) {
-    if (copy) params.block[section] = announced(copy.storage()->block());
+    if (copy) params.block.place(section, announced(copy.storage()->block()));
   };
   announce_copy(layout::Section::kTopkWeights, weights_copy_);
   announce_copy(layout::Section::kSideValues, gradient_copy_);
@@ -225,8 +228,11 @@ Result<CombineResult> CombineCall::run() {
   routing().retain(state.engine());
   const intranode::CombineParams params = this->params();
   result_.output.staged = params.is_staged;
-  const OpShape shape{state.num_ranks(), num_tokens(), params.rows.row_bytes,
-                      routing().spec().topk};
+  const OpShape shape{.num_tokens = num_tokens(),
+                      .hidden_bytes = params.rows.row_bytes,
+                      .topk = routing().spec().topk,
+                      .movement = Movement::kCombine,
+                      .layout = routing().spec().layout};
   EP_TRY(
       state.engine().launch(params, state.num_channels(request_.options.num_sms, shape), stream()));
   EP_TRY(call_.conclude());

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "core/cuda_engine.h"
 #include "fabric/cuda/arena.h"
+#include "fabric/cuda/device.h"
 
 #include <utility>
 
@@ -15,7 +16,8 @@ bool has_cuda_backend() { return true; }
 Result<CudaEngineParts> make_cuda_engine() {
   EP_TRY_ASSIGN(const int device, current_cuda_device());
   EP_TRY_ASSIGN(std::unique_ptr<Engine> engine, create_cuda_engine(device));
-  return CudaEngineParts{.engine = std::move(engine), .device = device};
+  EP_TRY_ASSIGN(const fabric::CudaDevice opened, fabric::open_device(device));
+  return CudaEngineParts{.engine = std::move(engine), .device = opened.identity};
 }
 
 Result<std::unique_ptr<fabric::Arena>> make_cuda_arena(Bootstrap& bootstrap,

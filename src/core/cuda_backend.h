@@ -5,6 +5,7 @@
 #include "base/deadline.h"
 #include "core/engine.h"
 #include "fabric/arena.h"
+#include "fabric/arena_identity.h"
 
 #include <ep/bootstrap.h>
 #include <ep/status.h>
@@ -18,7 +19,7 @@ bool has_cuda_backend();
 
 struct CudaEngineParts {
   std::unique_ptr<Engine> engine;
-  int device = 0;
+  fabric::DeviceIdentity device;
 };
 
 /// For the calling thread's current device; loads all kernels. Errors: kUnsupported (no GPU, one

@@ -3,12 +3,15 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/cuda_engine.h"
+#include "fabric/cuda/device.h"
+#include "fabric/cuda/driver.h"
 #include "fabric/cuda/status.h"
 #include "intranode/cuda.h"
 
 #include <cuda_runtime.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <iterator>
 #include <mutex>
@@ -22,16 +25,10 @@ namespace ep::core {
 namespace {
 
 using fabric::cuda_status;
+using fabric::log_failure;
 
-constexpr int kMinComputeMajor = 8;
-/// Until a measured curve says better.
-constexpr int kDefaultSms = 16;
 /// Control words and sizes are small; larger reads go in pieces.
 constexpr std::int64_t kReadBytes = 4096;
-
-void log_failure(cudaError_t error, const char* call) {
-  if (error != cudaSuccess) base::log(LogLevel::kError, cuda_status(error, call).message());
-}
 
 cudaStream_t stream_of(Stream stream) { return static_cast<cudaStream_t>(stream.handle); }
 
@@ -149,6 +146,38 @@ Status wrong_memory(const std::string& what, int device) {
                 "lies in " + what + ", need memory of device " + std::to_string(device));
 }
 
+/// Allocations of the engine's device that were asked for lately, by the ids that the driver gives
+/// them. It uses no id twice: memory that was freed is not found here.
+class KnownAllocations {
+ public:
+  using Id = unsigned long long;
+  static constexpr Id kNone = 0;
+
+  bool contains(Id id) const {
+    return id != kNone && std::find(ids_.begin(), ids_.end(), id) != ids_.end();
+  }
+  void add(Id id) {
+    ids_[next_] = id;
+    next_ = (next_ + 1) % ids_.size();
+  }
+
+ private:
+  /// Inputs and outputs of a call are at most seven.
+  std::array<Id, 16> ids_{};
+  std::size_t next_ = 0;
+};
+
+/// One CTA: what an operation runs stays within any budget. A memset of the driver takes as many
+/// SMs as it likes.
+__global__ void zero_kernel(std::byte* dst, std::int64_t bytes) {
+  const std::int64_t num_vectors = bytes / static_cast<std::int64_t>(sizeof(int4));
+  for (std::int64_t i = threadIdx.x; i < num_vectors; i += blockDim.x)
+    reinterpret_cast<int4*>(dst)[i] = int4{};
+  const std::int64_t first = num_vectors * static_cast<std::int64_t>(sizeof(int4));
+  for (std::int64_t i = first + threadIdx.x; i < bytes; i += blockDim.x) dst[i] = std::byte{0};
+}
+constexpr int kZeroThreads = 1024;
+
 class CudaEngine final : public Engine {
  public:
   explicit CudaEngine(int device) : device_(device) {}
@@ -187,8 +216,8 @@ class CudaEngine final : public Engine {
   Stream own_stream() const override { return {own_stream_}; }
   layout::OpReport& report() override { return *report_; }
   int max_sms() const override { return num_sms_; }
-  int suggest_sms(const OpShape& /*shape*/) const override {
-    return std::min(kDefaultSms, num_sms_);
+  int suggest_sms(const OpShape& shape) const override {
+    return std::min(suggest_num_sms(shape), num_sms_);
   }
 
  private:
@@ -199,6 +228,7 @@ class CudaEngine final : public Engine {
 
   const int device_;
   int num_sms_ = 1;
+  const fabric::Driver* driver_ = nullptr;
   intranode::LoadedKernels kernels_;
   cudaStream_t own_stream_ = nullptr;
   layout::OpReport* report_ = nullptr;
@@ -211,6 +241,10 @@ class CudaEngine final : public Engine {
   cudaEvent_t captured_ = nullptr;
   StreamPlace last_run_;
   StreamPlace last_captured_;
+
+  /// A stream of this device.
+  std::optional<unsigned long long> checked_stream_id_;
+  mutable KnownAllocations known_allocations_;
 
   // Of the present call.
   int device_of_caller_ = 0;
@@ -238,14 +272,6 @@ CudaEngine::~CudaEngine() {
 Status CudaEngine::initialize() {
   const DeviceScope scope(device_);
   EP_TRY(scope.status());
-  int major = 0;
-  EP_TRY(cuda_status(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device_),
-                     "cudaDeviceGetAttribute"));
-  if (major < kMinComputeMajor) {
-    return Status(Errc::kUnsupported, "group: device " + std::to_string(device_) +
-                                          " has compute capability " + std::to_string(major) +
-                                          ".x, need 8.0 or later");
-  }
   EP_TRY(cuda_status(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, device_),
                      "cudaDeviceGetAttribute"));
   EP_TRY(cuda_status(cudaStreamCreateWithFlags(&own_stream_, cudaStreamNonBlocking),
@@ -261,8 +287,10 @@ Status CudaEngine::initialize() {
       cudaHostAlloc(&report, sizeof(layout::OpReport), cudaHostAllocPortable | cudaHostAllocMapped),
       "cudaHostAlloc"));
   report_ = new (report) layout::OpReport();
+  EP_TRY_ASSIGN(driver_, fabric::load_driver());
   EP_TRY_ASSIGN(kernels_, intranode::load_kernels());
-  return Status();
+  cudaFuncAttributes attributes;  // asking loads it
+  return cuda_status(cudaFuncGetAttributes(&attributes, zero_kernel), "cudaFuncGetAttributes");
 }
 
 Status CudaEngine::query_place(cudaStream_t stream) {
@@ -281,13 +309,17 @@ Status CudaEngine::query_place(cudaStream_t stream) {
     place_.stream_id = reinterpret_cast<std::uintptr_t>(stream);
     return {};
   }
+  EP_TRY(cuda_status(cudaStreamGetId(stream, &place_.stream_id), "cudaStreamGetId"));
+  // The driver never uses an id twice, so the stream of the call before needs no second look.
+  if (checked_stream_id_ == place_.stream_id) return {};
   int device = 0;
   EP_TRY(cuda_status(cudaStreamGetDevice(stream, &device), "cudaStreamGetDevice"));
   if (device != device_) {
     return Status(Errc::kInvalidArgument, "stream: belongs to device " + std::to_string(device) +
                                               ", the group to device " + std::to_string(device_));
   }
-  return cuda_status(cudaStreamGetId(stream, &place_.stream_id), "cudaStreamGetId");
+  checked_stream_id_ = place_.stream_id;
+  return {};
 }
 
 Status CudaEngine::begin(Stream stream) {
@@ -339,8 +371,9 @@ Status CudaEngine::order(Stream stream) {
 
 Status CudaEngine::fill_zero(void* dst, std::int64_t bytes, Stream stream) {
   EP_TRY(order(stream));
-  return cuda_status(cudaMemsetAsync(dst, 0, static_cast<std::size_t>(bytes), stream_of(stream)),
-                     "cudaMemsetAsync");
+  if (bytes == 0) return {};
+  zero_kernel<<<1, kZeroThreads, 0, stream_of(stream)>>>(static_cast<std::byte*>(dst), bytes);
+  return cuda_status(cudaGetLastError(), "zero_kernel");
 }
 
 Status CudaEngine::upload(void* dst, const void* src, std::int64_t bytes, Stream stream) {
@@ -382,6 +415,12 @@ Status CudaEngine::write(void* dst, const void* src, std::int64_t bytes) {
 }
 
 Status CudaEngine::check_memory(const void* address) const {
+  // One attribute costs the driver less than the four below.
+  KnownAllocations::Id id = KnownAllocations::kNone;
+  const CUresult found = driver_->pointer_get_attribute(&id, CU_POINTER_ATTRIBUTE_BUFFER_ID,
+                                                        reinterpret_cast<std::uintptr_t>(address));
+  if (found != CUDA_SUCCESS) id = KnownAllocations::kNone;
+  if (known_allocations_.contains(id)) return {};
   cudaPointerAttributes attributes{};
   EP_TRY(cuda_status(cudaPointerGetAttributes(&attributes, address), "cudaPointerGetAttributes"));
   switch (attributes.type) {
@@ -392,7 +431,10 @@ Status CudaEngine::check_memory(const void* address) const {
     case cudaMemoryTypeManaged:
       return wrong_memory("managed memory", device_);
     case cudaMemoryTypeDevice:
-      if (attributes.device == device_) return {};
+      if (attributes.device == device_) {
+        known_allocations_.add(id);
+        return {};
+      }
       return wrong_memory("memory of device " + std::to_string(attributes.device), device_);
   }
   return wrong_memory("memory of an unknown kind", device_);
@@ -401,20 +443,12 @@ Status CudaEngine::check_memory(const void* address) const {
 }  // namespace
 
 Result<int> current_cuda_device() {
+  EP_TRY(fabric::check_driver());
   int device = 0;
-  int num_devices = 0;
-  cudaError_t error = cudaGetDeviceCount(&num_devices);
-  if (error == cudaSuccess) error = cudaGetDevice(&device);
-  if (error == cudaErrorInsufficientDriver) {
-    int driver = 0;
-    log_failure(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
-    return Status(Errc::kUnsupported,
-                  "group: the driver supports CUDA " + std::to_string(driver) + ", need " +
-                      std::to_string(CUDART_VERSION) + " (1000 * major + 10 * minor)",
-                  error);
-  }
-  if (error == cudaErrorNoDevice) return Status(Errc::kUnsupported, "group: no GPU found", error);
-  EP_TRY(cuda_status(error, "cudaGetDevice"));
+  const cudaError_t error = cudaGetDevice(&device);
+  // Where there is none at all, open_device() says so.
+  if (error != cudaErrorNoDevice) EP_TRY(cuda_status(error, "cudaGetDevice"));
+  EP_TRY(fabric::open_device(device));
   return device;
 }
 

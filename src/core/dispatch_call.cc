@@ -18,13 +18,11 @@ constexpr int kMaxAlignment = 1 << 20;
 
 void announce_tensor(layout::BlockAnnouncement& block,
                      layout::Section section,
-                     const Tensor& tensor,
-                     const fabric::Pool& pool) {
+                     const Tensor& tensor) {
   if (!tensor) return;
-  const TensorView& view = tensor.view();
-  if (const auto location = pool.locate(view.data, view.num_elems() * size_of(view.dtype))) {
-    block[section] = announced(*location);
-  }
+  const fabric::Block& memory = tensor.storage()->block();
+  const std::int64_t offset = static_cast<const std::byte*>(tensor.view().data) - memory.data;
+  block.place(section, announced(memory, offset));
 }
 
 std::uint32_t word(std::int64_t value) { return static_cast<std::uint32_t>(value); }
@@ -52,7 +50,7 @@ Result<std::int64_t> read_int(Engine& engine, const ConstTensorView& view, std::
 DispatchCall::DispatchCall(GroupState& state, const DispatchRequest& request)
     : call_(state, request.kind), request_(request) {}
 
-ExpertMap DispatchCall::experts() const {
+const ExpertMap& DispatchCall::experts() const {
   return request_.options.experts.is_empty() ? call_.state().config().experts
                                              : request_.options.experts;
 }
@@ -90,7 +88,8 @@ Check DispatchCall::check() const {
   }
   if (Check check = is_fresh() ? check_fresh() : check_cached()) return check;
   const DispatchOptions& options = request_.options;
-  if (Check check = first_of({check_num_sms(options.num_sms), check_outputs()})) return check;
+  if (Check check = first_of({check_num_sms(options.num_sms, state), check_outputs()}))
+    return check;
   return check_locations();
 }
 
@@ -123,7 +122,7 @@ Check DispatchCall::check_fresh() const {
         Rejection::kAlignment, "alignment",
         std::to_string(options.alignment) + ", need 1 to " + std::to_string(kMaxAlignment));
   }
-  const ExpertMap map = experts();
+  const ExpertMap& map = experts();
   if (map.num_ranks() != state.num_ranks() || map.num_experts() > state.config().max_experts) {
     return refuse(Rejection::kExperts, "experts",
                   "map of " + std::to_string(map.num_experts()) + " experts on " +
@@ -351,13 +350,12 @@ Status DispatchCall::move(std::uint32_t block_rejection) {
   params.has_counts = !is_counted_;
   params.block_rejection = block_rejection;
   if (block_rejection == layout::kAccepted) {
-    const fabric::Pool& pool = call_.state().pool();
-    params.block.capacity_rows = word(output_.x.view().size(0));
-    announce_tensor(params.block, layout::Section::kRows, output_.x, pool);
-    announce_tensor(params.block, layout::Section::kScales, output_.scales, pool);
-    announce_tensor(params.block, layout::Section::kTopkIdx, output_.topk_idx, pool);
-    announce_tensor(params.block, layout::Section::kTopkWeights, output_.topk_weights, pool);
-    announce_tensor(params.block, layout::Section::kSideValues, gradient_, pool);
+    params.block[layout::BlockField::kCapacityRows] = word(output_.x.view().size(0));
+    announce_tensor(params.block, layout::Section::kRows, output_.x);
+    announce_tensor(params.block, layout::Section::kScales, output_.scales);
+    announce_tensor(params.block, layout::Section::kTopkIdx, output_.topk_idx);
+    announce_tensor(params.block, layout::Section::kTopkWeights, output_.topk_weights);
+    announce_tensor(params.block, layout::Section::kSideValues, gradient_);
     routing_->announce_records(params.block);
   }
   EP_TRY(call_.state().engine().launch(params, num_channels_, stream()));
@@ -439,8 +437,10 @@ Result<DispatchOutput> DispatchCall::run() {
   if (const Status memory = prepare_routing(); !memory.ok())
     return call_.refuse({Rejection::kMemory, memory});
   announce();
-  const OpShape shape{state.num_ranks(), num_tokens(), row_bytes_of(request_.input.x),
-                      routing_->spec().topk};
+  const OpShape shape{.num_tokens = num_tokens(),
+                      .hidden_bytes = row_bytes_of(request_.input.x),
+                      .topk = routing_->spec().topk,
+                      .layout = routing_->spec().layout};
   num_channels_ = state.num_channels(request_.options.num_sms, shape);
   const std::optional<std::int64_t> fixed_rows = is_fresh() ? capacity() : routing_->capacity();
   EP_TRY(fixed_rows ? run_fixed(*fixed_rows) : run_exact());

@@ -45,7 +45,7 @@ class DispatchCall {
                      const char* name,
                      const Tensor& tensor,
                      const TensorView& wanted) const;
-  ExpertMap experts() const;
+  const ExpertMap& experts() const;
   std::optional<std::int64_t> capacity() const;
   TensorView weights_view(std::int64_t num_rows) const;
 

@@ -22,6 +22,8 @@ const char* site_text(WaitSite site) {
   switch (site) {
     case WaitSite::kCounted:
       return "counting of its own tokens";
+    case WaitSite::kTallied:
+      return "summing up the rows of its experts";
     case WaitSite::kScanned:
       return "numbering of its own rows";
     case WaitSite::kPrepared:
@@ -32,6 +34,8 @@ const char* site_text(WaitSite site) {
       return "its own resolve stage";
     case WaitSite::kAnnounced:
       return "the call to be announced";
+    case WaitSite::kCounts:
+      return "the counts of rows";
     case WaitSite::kBlock:
       return "the blocks to be announced";
     case WaitSite::kChunk:
@@ -46,6 +50,8 @@ const char* site_text(WaitSite site) {
       return "its rows to be read";
     case WaitSite::kReturned:
       return "gradients to return";
+    case WaitSite::kAlone:
+      return "another launch of its own to end";
   }
   return "a word";
 }
@@ -82,9 +88,9 @@ std::string seconds_text(std::uint64_t ns) {
   return text.data();
 }
 
-const layout::OpAnnouncement* announcements(const GroupState& state, std::uint64_t epoch) {
+const layout::AnnouncedOp* announcements(const GroupState& state, std::uint64_t epoch) {
   const layout::ControlLayout& layout = state.layout();
-  return state.control<layout::OpAnnouncement>(layout.ops) +
+  return state.control<layout::AnnouncedOp>(layout.ops) +
          std::int64_t{layout::bank_of(epoch)} * state.num_ranks();
 }
 
@@ -123,9 +129,19 @@ std::string fault_text(const GroupState& state, const layout::FaultRecord& fault
   return text + missing_text(state, fault.epoch);
 }
 
+std::string overlap_text(const layout::FaultRecord& fault) {
+  return std::string(name_of(static_cast<layout::OpKind>(fault.op))) + ", epoch " +
+         std::to_string(fault.epoch) + ": rank " + std::to_string(fault.reporter) +
+         " started it while " + std::to_string(fault.got) +
+         " lanes of another operation of the group were at work there: graph replays, and replays "
+         "and calls, of one group must follow one another, for example on one stream";
+}
+
 Status record_status(const GroupState& state, const layout::FaultRecord* record) {
   layout::FaultRecord fault;
   EP_TRY(state.engine().read(&fault, record, sizeof(fault)));
+  if (static_cast<WaitSite>(fault.site) == WaitSite::kAlone)
+    return Status(Errc::kAborted, overlap_text(fault)).set_peer(fault.reporter);
   return Status(Errc::kPeerTimeout, fault_text(state, fault)).set_peer(fault.peer);
 }
 

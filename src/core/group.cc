@@ -111,8 +111,12 @@ Status make_cuda_parts(Bootstrap& bootstrap, std::int64_t control_bytes, GroupSt
   Result<CudaEngineParts> made = make_cuda_engine();
   EP_TRY(agree_on_outcome(bootstrap, made.status(), "use its GPU", parts.config.timeout));
   parts.engine = std::move(made->engine);
+  const int wanted_sms = parts.config.config.num_sms.value_or(SmBudget::process_default());
+  EP_TRY_ASSIGN(parts.share, agree_on_share(bootstrap, made->device, parts.engine->max_sms(),
+                                            wanted_sms, parts.config.timeout));
   const base::Deadline deadline = base::Deadline::after(parts.config.timeout);
-  EP_TRY_ASSIGN(parts.arena, make_cuda_arena(bootstrap, made->device, control_bytes, deadline));
+  EP_TRY_ASSIGN(parts.arena,
+                make_cuda_arena(bootstrap, made->device.ordinal, control_bytes, deadline));
   return Status();
 }
 
@@ -183,7 +187,8 @@ Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupCo
   EP_TRY(core::agree_on_config(bootstrap, local));
   const layout::ControlLayout layout =
       layout::make_control_layout(core::control_shape(local->config, bootstrap.num_ranks()));
-  core::GroupState::Parts parts{.config = *local, .arena = nullptr, .engine = nullptr};
+  core::GroupState::Parts parts{
+      .config = *local, .arena = nullptr, .engine = nullptr, .share = nullptr};
   EP_TRY(config.backend == Backend::kCuda
              ? core::make_cuda_parts(bootstrap, layout.total_bytes, parts)
              : core::make_host_parts(bootstrap, layout.total_bytes, parts));
@@ -196,6 +201,9 @@ Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupCo
 
 int Group::rank() const { return state_->rank(); }
 int Group::num_ranks() const { return state_->num_ranks(); }
+int Group::num_sms(const OpShape& shape, std::optional<int> of_call) const {
+  return state_->num_channels(of_call, shape);
+}
 const GroupConfig& Group::config() const { return state_->config(); }
 Result<Tensor> Group::allocate(DType dtype, std::initializer_list<std::int64_t> shape) {
   return state_->allocate(dtype, shape);

@@ -18,6 +18,7 @@ GroupState::GroupState(Parts parts)
       layout_(layout::make_control_layout(control_shape(config_, parts.arena->num_ranks()))),
       timeout_ns_(
           static_cast<std::uint64_t>(std::chrono::nanoseconds(parts.config.timeout).count())),
+      share_(std::move(parts.share)),
       arena_(std::move(parts.arena)),
       pool_(std::make_unique<fabric::Pool>(
           *arena_,
@@ -80,17 +81,41 @@ primitives::OpParams GroupState::op_params() const {
   primitives::OpParams params;
   const fabric::Arena::RoleView view = arena_->role_view();
   params.peer_table = view.peer_table;
+  params.own = arena_->base(rank(), 0);
+  for (int peer = 0; peer < std::min(num_ranks(), primitives::OpParams::kNumBases); ++peer)
+    params.bases[peer] = arena_->base(peer, 0);
   params.gone_flags = view.gone_flags;
   params.layout = layout_;
   params.rank = rank();
   params.timeout_ns = timeout_ns_;
   params.report = &engine_->report();
+  params.ctas_by_sm = ctas_by_sm_;
   return params;
 }
 
 int GroupState::num_channels(const std::optional<int>& of_call, const OpShape& shape) const {
   const int chosen = of_call.value_or(config_.num_sms.value_or(SmBudget::process_default()));
-  return std::min(chosen > 0 ? chosen : engine_->suggest_sms(shape), engine_->max_sms());
+  if (chosen == 0) {
+    OpShape own = shape;
+    own.num_ranks = num_ranks();
+    own.backend = config_.backend;
+    const int suggested = std::min(engine_->suggest_sms(own), engine_->max_sms());
+    return share_ ? std::min(suggested, share_->num_sms()) : suggested;
+  }
+  const int num_sms = std::min(chosen, engine_->max_sms());
+  // Other groups are counted only by those who ask for more than their own.
+  return share_ && num_sms > share_->num_sms() ? std::min(num_sms, share_->limit()) : num_sms;
+}
+
+Status GroupState::check_num_sms(const std::optional<int>& of_call) const {
+  if (!of_call) return Status();
+  if (*of_call < 1 || *of_call > SmBudget::kMaxSms) {
+    return Status(Errc::kInvalidArgument,
+                  std::to_string(*of_call) + ", need 1 to " + std::to_string(SmBudget::kMaxSms));
+  }
+  const int num_sms = std::min(*of_call, engine_->max_sms());
+  if (!share_ || num_sms <= share_->num_sms() || num_sms <= share_->limit()) return Status();
+  return Status(Errc::kInvalidArgument, std::to_string(*of_call) + ": " + share_->describe());
 }
 
 Status GroupState::first_failure() const { return fault_status(*this); }

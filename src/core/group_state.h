@@ -2,6 +2,7 @@
 // What stands behind a Group: arena, pool, engine, and the next operation's common parameters.
 #pragma once
 
+#include "core/device_budget.h"
 #include "core/engine.h"
 #include "core/expert_tables.h"
 #include "fabric/arena.h"
@@ -54,6 +55,8 @@ class GroupState {
     ResolvedConfig config;
     std::unique_ptr<fabric::Arena> arena;
     std::unique_ptr<Engine> engine;
+    /// Null: nobody shares a device whose kernels must fit on it together.
+    std::unique_ptr<DeviceShare> share{};
   };
   explicit GroupState(Parts parts);
 
@@ -82,11 +85,15 @@ class GroupState {
 
   /// Parameters of the next operation, without its announcement.
   primitives::OpParams op_params() const;
+  /// For tests on GPUs: OpParams::ctas_by_sm of all later launches.
+  void count_ctas(std::uint32_t* ctas_by_sm) { ctas_by_sm_ = ctas_by_sm; }
   /// Numbers calls from 1, refused ones included.
   std::uint64_t next_call() { return ++num_calls_; }
-  /// Channels of a call: its own budget, the group's, the process default, or the suggestion. All
-  /// were checked.
+  /// Channels of a call: its own budget, the group's, the process default, or the suggestion, as
+  /// far as the device and this rank's share of it go.
   int num_channels(const std::optional<int>& of_call, const OpShape& shape) const;
+  /// kInvalidArgument for a call's budget that is out of range, or more than this rank's share.
+  Status check_num_sms(const std::optional<int>& of_call) const;
 
   /// An array of this rank's control region, in the engine's memory: only for Engine::read().
   template <class T>
@@ -110,6 +117,7 @@ class GroupState {
   GroupConfig config_;
   layout::ControlLayout layout_;
   std::uint64_t timeout_ns_;
+  std::unique_ptr<DeviceShare> share_;
   std::unique_ptr<fabric::Arena> arena_;
   std::unique_ptr<fabric::Pool> pool_;
   ExpertTableCache expert_tables_;
@@ -117,6 +125,7 @@ class GroupState {
   std::unique_ptr<Engine> engine_;
   std::shared_ptr<const int> identity_;
   std::uint64_t num_calls_ = 0;
+  std::uint32_t* ctas_by_sm_ = nullptr;
   /// Epoch of the last refusal that was noticed, and its error until somebody takes it.
   std::uint64_t noticed_epoch_ = 0;
   Status untaken_refusal_;

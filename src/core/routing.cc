@@ -35,6 +35,7 @@ Result<std::shared_ptr<Routing>> Routing::create(GroupState& state,
                                  .has_expert_rows = spec.layout == Layout::kExpertMajor});
   EP_TRY_ASSIGN(routing->experts_, state.expert_tables(spec.experts, stream));
   EP_TRY_ASSIGN(routing->table_block_, state.allocate_block(routing->tables_.total_bytes));
+  routing->table_storage_ = std::make_shared<Storage>(routing->table_block_);
   return routing;
 }
 
@@ -62,8 +63,8 @@ const std::int32_t* Routing::record_rows() const {
 }
 
 void Routing::announce_records(layout::BlockAnnouncement& block) const {
-  block[layout::Section::kSrcTokens] = announced(*record_block_, records_.src_tokens);
-  block[layout::Section::kRecordRows] = announced(*record_block_, records_.record_rows);
+  block.place(layout::Section::kSrcTokens, announced(*record_block_, records_.src_tokens));
+  block.place(layout::Section::kRecordRows, announced(*record_block_, records_.record_rows));
 }
 
 Status Routing::learn_sizes(Engine& engine) {
@@ -90,8 +91,7 @@ void Routing::retain(Engine& engine) const {
 }
 
 Tensor Routing::table_tensor(std::int64_t offset, std::int64_t count) const {
-  return Tensor(TensorView(table_block_->data + offset, DType::kInt64, {count}),
-                std::make_shared<Storage>(table_block_));
+  return Tensor(TensorView(table_block_->data + offset, DType::kInt64, {count}), table_storage_);
 }
 
 Tensor Routing::expert_counts() const {

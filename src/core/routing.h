@@ -84,6 +84,8 @@ class Routing {
   std::optional<std::array<std::int64_t, layout::kNumSizes>> sizes_;
   std::int64_t capacity_ = 0;
   std::shared_ptr<fabric::Block> table_block_;
+  /// Of all tensors in that block.
+  std::shared_ptr<Storage> table_storage_;
   std::shared_ptr<fabric::Block> record_block_;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process default of the SM budget, and the suggestion of the host executor.
+// The process default of the SM budget, and the suggestions.
 #include "base/env.h"
 #include "base/log.h"
+#include "core/sm_curve.h"
 
 #include <ep/sm_budget.h>
 
@@ -31,6 +32,17 @@ int budget_from_environment() {
   return 0;
 }
 
+int suggest_channels(const OpShape& shape) {
+  const std::int64_t row_bytes =
+      shape.num_tokens * shape.hidden_bytes * std::min(shape.topk, shape.num_ranks);
+  if (row_bytes < kBytesForSecondChannel) return 1;
+  cpu_set_t processors;
+  CPU_ZERO(&processors);
+  const int num_processors =
+      sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
+  return std::clamp(num_processors / std::max(shape.num_ranks, 1), 1, SmBudget::kMaxSms);
+}
+
 }  // namespace
 
 int SmBudget::process_default() {
@@ -52,14 +64,7 @@ Status SmBudget::set_process_default(int num_sms) {
 }
 
 int suggest_num_sms(const OpShape& shape) {
-  const std::int64_t row_bytes =
-      shape.num_tokens * shape.hidden_bytes * std::min(shape.topk, shape.num_ranks);
-  if (row_bytes < kBytesForSecondChannel) return 1;
-  cpu_set_t processors;
-  CPU_ZERO(&processors);
-  const int num_processors =
-      sched_getaffinity(0, sizeof(processors), &processors) == 0 ? CPU_COUNT(&processors) : 1;
-  return std::clamp(num_processors / std::max(shape.num_ranks, 1), 1, SmBudget::kMaxSms);
+  return shape.backend == Backend::kCuda ? core::measured_budget(shape) : suggest_channels(shape);
 }
 
 }  // namespace ep

@@ -66,6 +66,21 @@ std::vector<int> ranks_that_differ(const std::vector<ArenaIdentity>& identities,
   return ranks;
 }
 
+/// Why GPUs of several hosts make no arena.
+std::string text_of_handles(const std::vector<ArenaIdentity>& identities) {
+  std::vector<int> lacking;
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    const DeviceIdentity& device = identities[rank].device;
+    if (device.is_host()) return "";
+    if (!device.has_fabric_handles) lacking.push_back(static_cast<int>(rank));
+  }
+  if (lacking.empty()) {
+    return "; all GPUs have FABRIC handles, but the messages of an arena do not cross hosts so far";
+  }
+  return "; without FABRIC handles, by which GPUs reach memory of other hosts: rank " +
+         list_ranks(lacking);
+}
+
 Status check_hosts(const std::vector<ArenaIdentity>& identities) {
   const ArenaIdentity& first = identities[0];
   if (const auto ranks = ranks_that_differ(identities, &ArenaIdentity::host); !ranks.empty()) {
@@ -73,7 +88,8 @@ Status check_hosts(const std::vector<ArenaIdentity>& identities) {
     return Status(Errc::kUnsupported,
                   "arena: on another host (or in other namespaces) than rank 0: rank " +
                       list_ranks(ranks) + "; rank 0 on " + first.host_name + ", rank " +
-                      std::to_string(ranks[0]) + " on " + other.host_name);
+                      std::to_string(ranks[0]) + " on " + other.host_name +
+                      text_of_handles(identities));
   }
   const auto ranks = ranks_that_differ(identities, &ArenaIdentity::uid);
   if (ranks.empty()) return Status();
@@ -125,6 +141,7 @@ Status check_reach(const std::vector<ArenaIdentity>& identities) {
 
 void encode_device(const DeviceIdentity& device, base::ByteWriter& writer) {
   writer.put(device.ordinal).put_bytes(device.uuid);
+  writer.put(static_cast<std::uint8_t>(device.has_fabric_handles ? 1 : 0));
   writer.put(static_cast<std::uint32_t>(device.unreachable.size()));
   for (const DeviceUuid& uuid : device.unreachable) writer.put_bytes(uuid);
 }
@@ -140,6 +157,7 @@ DeviceUuid read_uuid(base::ByteReader& reader) {
 bool decode_device(base::ByteReader& reader, DeviceIdentity& device) {
   device.ordinal = reader.get<std::int32_t>();
   device.uuid = read_uuid(reader);
+  device.has_fabric_handles = reader.get<std::uint8_t>() != 0;
   const auto num_unreachable = reader.get<std::uint32_t>();
   if (device.ordinal < DeviceIdentity::kHost || num_unreachable > kMaxDevices) return false;
   for (std::uint32_t i = 0; i < num_unreachable; ++i) {
@@ -223,6 +241,13 @@ Status check_identities(const std::vector<ArenaIdentity>& identities) {
   EP_TRY(check_control_bytes(identities));
   EP_TRY(check_memory_kinds(identities));
   return check_reach(identities);
+}
+
+HandleKind choose_handles(const std::vector<ArenaIdentity>& identities) {
+  const bool have_all =
+      std::all_of(identities.begin(), identities.end(),
+                  [](const ArenaIdentity& identity) { return identity.device.has_fabric_handles; });
+  return have_all ? HandleKind::kFabric : HandleKind::kDescriptor;
 }
 
 }  // namespace ep::fabric

@@ -2,6 +2,7 @@
 // What a rank tells of itself before arenas connect.
 #pragma once
 
+#include "fabric/segment_handle.h"
 #include "fabric/segment_registry.h"
 
 #include <ep/bootstrap.h>
@@ -26,6 +27,8 @@ struct DeviceIdentity {
   DeviceUuid uuid{};
   /// Devices that the process sees and whose memory this one cannot load, store and add to.
   std::vector<DeviceUuid> unreachable;
+  /// Whether this process can share its memory, and map that of others, by FABRIC handles.
+  bool has_fabric_handles = false;
 
   bool is_host() const { return ordinal == kHost; }
   bool can_reach(const DeviceIdentity& other) const;
@@ -64,8 +67,12 @@ Bootstrap::Bytes encode_identity(const ArenaIdentity& identity);
 Result<ArenaIdentity> decode_identity(std::span<const std::byte> bytes);
 
 /// The same answer on every rank. Errors: kUnsupported naming ranks of other hosts or users than
-/// rank 0's, or two ranks whose devices do not reach each other; kInvalidArgument for a control
-/// size that differs or is not positive, or another kind of memory than rank 0's.
+/// rank 0's, on GPUs also those without FABRIC handles; or two ranks whose devices do not reach
+/// each other; kInvalidArgument for a control size that differs or is not positive, or another kind
+/// of memory than rank 0's.
 Status check_identities(const std::vector<ArenaIdentity>& identities);
+
+/// The same answer on every rank: FABRIC handles where all ranks have them.
+HandleKind choose_handles(const std::vector<ArenaIdentity>& identities);
 
 }  // namespace ep::fabric

@@ -20,7 +20,7 @@ namespace ep::fabric {
 namespace {
 
 constexpr std::uint32_t kArenaMagic = 0x52415045;  // "EPAR"
-constexpr std::size_t kMessageBytes = 4 + 1 + 3 * 4 + 8 + sizeof(ArenaToken);
+constexpr std::size_t kMessageBytes = 4 + 1 + 3 * 4 + 8 + sizeof(ArenaToken) + sizeof(FabricHandle);
 
 /// Room for more descriptors than any message has, so that they arrive, are seen and closed.
 constexpr std::size_t kMaxDescriptors = 4;
@@ -34,7 +34,8 @@ std::vector<std::byte> pack(const ArenaMessage& message) {
       .put(message.segment)
       .put(message.error)
       .put(message.bytes)
-      .put_bytes(message.token);
+      .put_bytes(message.token)
+      .put_bytes(message.fabric);
   return writer.take();
 }
 
@@ -48,13 +49,15 @@ Result<ArenaMessage> unpack(std::span<const std::byte> packet) {
   message.error = reader.get<std::int32_t>();
   message.bytes = reader.get<std::int64_t>();
   const std::span<const std::byte> token = reader.get_bytes(message.token.size());
+  const std::span<const std::byte> fabric = reader.get_bytes(message.fabric.size());
   const bool is_known = kind >= static_cast<std::uint8_t>(ArenaMessageKind::kHello) &&
-                        kind <= static_cast<std::uint8_t>(ArenaMessageKind::kGoodbye);
+                        kind <= static_cast<std::uint8_t>(ArenaMessageKind::kFabricSegment);
   if (!reader.is_complete() || magic != kArenaMagic || !is_known) {
     return Status(Errc::kFabric,
                   "arena: packet of " + std::to_string(packet.size()) + " bytes is no message");
   }
   std::copy(token.begin(), token.end(), message.token.begin());
+  std::copy(fabric.begin(), fabric.end(), message.fabric.begin());
   message.kind = static_cast<ArenaMessageKind>(kind);
   return message;
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "base/deadline.h"
-#include "base/unique_fd.h"
+#include "fabric/segment_handle.h"
 #include "fabric/segment_registry.h"
 
 #include <ep/status.h>
@@ -14,11 +14,12 @@ namespace ep::fabric {
 
 enum class ArenaMessageKind : std::uint8_t {
   kHello = 1,          ///< connector, first: its rank, the token of the arena that it means
-  kSegment = 2,        ///< a new segment; its memfd comes along
+  kSegment = 2,        ///< a new segment; its descriptor comes along
   kSharedSegment = 3,  ///< a new segment of a rank of the receiver's process: in its registry
   kMapped = 4,         ///< answer: mapped
   kNotMapped = 5,      ///< answer: could not; errno
   kGoodbye = 6,        ///< last: this arena is destroyed, its process may live on
+  kFabricSegment = 7,  ///< a new segment, by its FABRIC handle
 };
 
 struct ArenaMessage {
@@ -28,6 +29,8 @@ struct ArenaMessage {
   std::int32_t error = 0;
   std::int64_t bytes = 0;
   ArenaToken token{};
+  /// Of kFabricSegment, else zeros.
+  FabricHandle fabric{};
 };
 
 enum class ReceiveState : std::uint8_t { kMessage, kNothing, kClosed };

@@ -2,6 +2,7 @@
 // Adding segments, and the service thread that maps those of the peers.
 #include "fabric/arena_state.h"
 
+#include "base/blocked_signals.h"
 #include "base/check.h"
 #include "base/errno_status.h"
 #include "base/log.h"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <string>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -28,22 +28,6 @@ constexpr std::chrono::milliseconds kAnswerTimeout{1000};
 std::size_t table_index(int peer, int segment) {
   return static_cast<std::size_t>(peer) * kMaxSegments + static_cast<std::size_t>(segment);
 }
-
-/// The user's signal handlers must not run on a thread that the user does not know.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    ::sigfillset(&all);
-    EP_CHECK(::pthread_sigmask(SIG_SETMASK, &all, &before_) == 0);
-  }
-  BlockedSignals(const BlockedSignals&) = delete;
-  BlockedSignals& operator=(const BlockedSignals&) = delete;
-  ~BlockedSignals() { EP_CHECK(::pthread_sigmask(SIG_SETMASK, &before_, nullptr) == 0); }
-
- private:
-  sigset_t before_;
-};
 
 Status peer_failure(const char* what, const std::vector<int>& peers) {
   Status status(Errc::kPeerTimeout, std::string("arena: ") + what + ": rank " + list_ranks(peers));
@@ -83,7 +67,7 @@ Status ArenaState::start() {
   if (num_ranks() == 1) return Status();
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.is_open()) return base::errno_status("arena: eventfd", errno);
-  const BlockedSignals blocked;
+  const base::BlockedSignals blocked;
   try {
     service_ = std::thread([this] { serve(); });
   } catch (const std::system_error& error) {
@@ -169,14 +153,20 @@ Status ArenaState::announce(int segment,
   for (int peer : peers()) {
     if (is_gone(peer)) continue;
     const bool is_shared = identities_[static_cast<std::size_t>(peer)].is_same_process(self);
-    const ArenaMessage message{
+    ArenaMessage message{
         .kind = is_shared ? ArenaMessageKind::kSharedSegment : ArenaMessageKind::kSegment,
         .rank = rank_,
         .segment = segment,
         .error = 0,
         .bytes = created.mapping->bytes(),
         .token = self.token};
-    const int fd = is_shared ? -1 : created.fd.get();
+    int fd = -1;
+    if (!is_shared && created.handle.fabric) {
+      message.kind = ArenaMessageKind::kFabricSegment;
+      message.fabric = *created.handle.fabric;
+    } else if (!is_shared) {
+      fd = created.handle.fd.get();
+    }
     const Status sent = send_message(socket_of(peer), message, fd, deadline);
     // Closed: the service thread is about to notice, and await_answers() says who is to blame.
     const bool is_closed = sent.native_code() == EPIPE || sent.native_code() == ECONNRESET;
@@ -309,26 +299,28 @@ void ArenaState::serve() {
 
 void ArenaState::serve_peer(int peer) {
   while (!is_gone(peer)) {
-    const Result<Received> received = receive_message(socket_of(peer));
+    Result<Received> received = receive_message(socket_of(peer));
     if (!received.ok()) {
       base::log(LogLevel::kError, rank_,
                 "rank " + std::to_string(peer) + ": " + received.status().message());
       return mark_gone(peer, Departure::kDied);
     }
     if (received->state == ReceiveState::kNothing) return;
-    if (received->state == ReceiveState::kClosed ||
-        !handle(peer, received->message, received->fd)) {
+    if (received->state == ReceiveState::kClosed || !handle(peer, *received)) {
       return mark_gone(peer, Departure::kDied);
     }
   }
 }
 
 /// False where the peer breaks the protocol or cannot be answered.
-bool ArenaState::handle(int peer, const ArenaMessage& message, const base::UniqueFd& memory) {
+bool ArenaState::handle(int peer, Received& received) {
+  const ArenaMessage& message = received.message;
   switch (message.kind) {
     case ArenaMessageKind::kSegment:
     case ArenaMessageKind::kSharedSegment:
-      return map_segment(peer, message, memory);
+      return map_segment(peer, message, {.fd = std::move(received.fd), .fabric = {}});
+    case ArenaMessageKind::kFabricSegment:
+      return map_segment(peer, message, {.fd = {}, .fabric = message.fabric});
     case ArenaMessageKind::kMapped:
     case ArenaMessageKind::kNotMapped:
       return note_answer(peer, message);
@@ -344,20 +336,20 @@ bool ArenaState::handle(int peer, const ArenaMessage& message, const base::Uniqu
 
 Result<std::shared_ptr<Mapping>> ArenaState::mapping_of(int peer,
                                                         const ArenaMessage& message,
-                                                        const base::UniqueFd& memory) {
+                                                        const SegmentHandle& memory) {
   if (message.kind == ArenaMessageKind::kSharedSegment) {
     const ArenaToken& token = identities_[static_cast<std::size_t>(peer)].token;
     std::shared_ptr<Mapping> shared = find_segment(token, message.segment);
     if (shared == nullptr) return Status(Errc::kFabric, "arena: no such segment");
     return shared;
   }
-  return memory_->map(memory.get(), message.bytes);
+  return memory_->map(memory, message.bytes);
 }
 
 /// Only the service thread stores mappings of peers, so that a check lasts until it stores.
 Status ArenaState::take_segment(int peer,
                                 const ArenaMessage& message,
-                                const base::UniqueFd& memory) {
+                                const SegmentHandle& memory) {
   EP_TRY_ASSIGN(std::shared_ptr<Mapping> mapped, mapping_of(peer, message, memory));
   EP_TRY(publish(peer, message.segment, mapped->base()));
   const std::lock_guard lock(mutex_);
@@ -371,7 +363,7 @@ bool ArenaState::is_mapped(int peer, int segment) const {
   return mappings_[table_index(peer, segment)] != nullptr;
 }
 
-bool ArenaState::map_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory) {
+bool ArenaState::map_segment(int peer, const ArenaMessage& message, const SegmentHandle& memory) {
   if (message.segment < 0 || message.segment >= kMaxSegments || message.bytes <= 0) return false;
   if (is_mapped(peer, message.segment)) return false;
   ArenaMessage answer{.kind = ArenaMessageKind::kMapped, .rank = rank_, .segment = message.segment};

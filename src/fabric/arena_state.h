@@ -75,12 +75,12 @@ class ArenaState {
 
   void serve();
   void serve_peer(int peer);
-  bool handle(int peer, const ArenaMessage& message, const base::UniqueFd& memory);
-  bool map_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory);
+  bool handle(int peer, Received& received);
+  bool map_segment(int peer, const ArenaMessage& message, const SegmentHandle& memory);
   Result<std::shared_ptr<Mapping>> mapping_of(int peer,
                                               const ArenaMessage& message,
-                                              const base::UniqueFd& memory);
-  Status take_segment(int peer, const ArenaMessage& message, const base::UniqueFd& memory);
+                                              const SegmentHandle& memory);
+  Status take_segment(int peer, const ArenaMessage& message, const SegmentHandle& memory);
   bool is_mapped(int peer, int segment) const;
   Status publish(int peer, int segment, std::byte* base);
   bool note_answer(int peer, const ArenaMessage& message);

@@ -2,9 +2,9 @@
 // What an arena needs of a kind of memory: to create a segment, to map a peer's, to tell the roles.
 #pragma once
 
-#include "base/unique_fd.h"
 #include "fabric/arena_identity.h"
 #include "fabric/mapping.h"
+#include "fabric/segment_handle.h"
 
 #include <ep/status.h>
 
@@ -33,14 +33,14 @@ class SegmentMemory {
 
   struct Created {
     /// What peers of other processes map.
-    base::UniqueFd fd;
+    SegmentHandle handle;
     std::shared_ptr<Mapping> mapping;
   };
   /// Zeroed memory of at least `bytes` > 0 bytes, beside `used_bytes` that this rank has already.
   virtual Result<Created> create(std::int64_t bytes, std::int64_t used_bytes) = 0;
-  /// Maps what a peer created with `bytes` bytes. `fd` is not kept. Errors: memory that is not what
-  /// was announced; native_code() of others is a code for map_failure().
-  virtual Result<std::shared_ptr<Mapping>> map(int fd, std::int64_t bytes) = 0;
+  /// Maps what a peer created with `bytes` bytes. The handle is not kept. Errors: memory that is
+  /// not what was announced; native_code() of others is a code for map_failure().
+  virtual Result<std::shared_ptr<Mapping>> map(const SegmentHandle& handle, std::int64_t bytes) = 0;
   /// The failure of a peer's map().
   virtual Status map_failure(std::string_view what, int native_code) const = 0;
 

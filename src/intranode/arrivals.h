@@ -14,7 +14,16 @@ struct BlockView {
   const primitives::OpContext<Exec>* op;
 
   EP_HOST_DEVICE std::byte* section(int rank, layout::Section section) const {
-    return op->address_of(rank, (*op->block_from(rank))[section]);
+    return op->address_of(rank, op->value_from(rank, section));
+  }
+  /// As section(), before the verdict: null if the rank has not told yet.
+  EP_HOST_DEVICE std::byte* section_if_here(int rank, layout::Section section) const {
+    const std::uint64_t* fields = op->block_from(rank)->fields + layout::first_field_of(section);
+    // Relaxed: the words carry their tag. What they allow is acquired with the verdict.
+    const std::uint64_t segment = Exec::Memory::load_relaxed_sys(fields);
+    const std::uint64_t offset = Exec::Memory::load_relaxed_sys(fields + 1);
+    if (layout::tag_in(segment) != op->tag() || layout::tag_in(offset) != op->tag()) return nullptr;
+    return op->address_of(rank, {layout::value_in(segment), layout::value_in(offset)});
   }
   template <class T>
   EP_HOST_DEVICE T* array(int rank, layout::Section kind) const {

@@ -4,6 +4,7 @@
 
 #include "intranode/combine_steps.h"
 #include "intranode/copy_push_lane.h"
+#include "intranode/entry.h"
 #include "intranode/pull_lane.h"
 #include "intranode/push_lane.h"
 
@@ -32,8 +33,10 @@ EP_HOST_DEVICE void leave_combine(G group,
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void prepare_role(G group, const CombineParams& params, const primitives::Lane&) {
   const primitives::OpContext<Exec> op(params.op);
-  if (params.op.rejection == layout::kAccepted && !prepare_side_arrays(group, op, params)) return;
+  const Entry<Exec> entry(group, op);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kResolve), 1);
+  if (!entry.is_alone(group, op)) return;
+  if (params.op.rejection == layout::kAccepted && !prepare_side_arrays(group, op, params)) return;
   if (tickets.next(group) >= 0 && !resolve_combine(group, op, params)) return;
   leave_combine(group, op, params);
 }
@@ -42,6 +45,8 @@ EP_HOST_DEVICE void prepare_role(G group, const CombineParams& params, const pri
 template <class PushLane, primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void push_rows(G group, const CombineParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
+  const Entry<Exec> entry(group, op);
+  if (!entry.is_alone(group, op)) return;
   index_pairs(group, op, params);
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
@@ -67,6 +72,8 @@ EP_HOST_DEVICE void push_role(G group, const CombineParams& params, const primit
 template <class Terms, primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void pull_rows(G group, const CombineParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
+  const Entry<Exec> entry(group, op);
+  if (!entry.is_alone(group, op)) return;
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
   if (outcome == Outcome::kMove && !PullLane<Terms, Exec, G>(group, op, params, lane).run()) return;

@@ -64,14 +64,14 @@ EP_HOST_DEVICE bool resolve_combine(G group,
     announce_op_and_block(group, op, params.block);
   } else {
     announce_op(group, op, rejection);
+    send_op_fields(group, op);
   }
-  if (!await_ops(group, op)) return false;
-  Verdict verdict = judge_ops(group, op);
-  if (verdict == Verdict::kAccepted) {
-    if (!await_blocks(group, op)) return false;
-    verdict = judge_blocks(group, op);
-  }
+  Verdict verdict = await_ops(group, op, [](int, std::uint32_t) {});
+  if (verdict == Verdict::kAccepted)
+    verdict = await_blocks(group, op, [](int, int, std::uint32_t) {});
+  if (verdict == Verdict::kPending) return false;
   publish_verdict(group, op, verdict);
+  acquire_ops(group, op);
   return true;
 }
 
@@ -81,7 +81,7 @@ EP_HOST_DEVICE bool uses_ring(const primitives::OpContext<Exec>& op,
                               const CombineParams& params,
                               int owner) {
   if (owner == op.rank()) return false;
-  return params.pushes || Exec::Memory::load(&op.block_from(owner)->is_staged) != 0;
+  return params.pushes || op.value_from(owner, layout::BlockField::kIsStaged) != 0;
 }
 
 }  // namespace ep::intranode

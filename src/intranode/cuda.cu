@@ -26,7 +26,7 @@ struct FlatDispatch {
 };
 struct ExpertDispatch {
   static constexpr DispatchTuning kTuning{
-      .route_warps = 4, .send_warps = 2, .copy_warps = 2, .stages = 3};
+      .route_warps = 4, .send_warps = 1, .copy_warps = 2, .stages = 5};
 };
 /// Any layout, for rows so large that there is room for few stages.
 struct LargeRowDispatch {
@@ -36,7 +36,7 @@ struct LargeRowDispatch {
 /// Flat rows: parts of a quarter of a row for two ranks.
 struct FlatCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 15, .ring_bytes = 14 << 10, .is_flat = true};
+      .prepare_warps = 1, .pull_warps = 14, .ring_bytes = 15 << 10, .is_flat = true};
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
@@ -87,11 +87,10 @@ SharedPlan plan_dispatch(const DispatchParams& params, bool has_tma) {
   using Bulk = primitives::TmaBulk<Tuned::kTuning.stages>;
   const layout::TableShape& shape = params.routing.tables.shape;
   SharedPlan plan;
-  const std::int64_t tally_bytes = std::int64_t{8} * shape.num_ranks;
-  std::fill_n(plan.scratch_bytes, DispatchTuning::kNumRoles, lines(tally_bytes));
   plan.scratch_bytes[static_cast<int>(DispatchRole::kRoute)] =
       lines(std::max(RouteScratch::bytes(shape), RecordScratch::bytes(shape)));
   plan.scratch_bytes[static_cast<int>(DispatchRole::kSend)] = lines(SendScratch::bytes(shape));
+  plan.scratch_bytes[static_cast<int>(DispatchRole::kCopy)] = lines(CopyScratch::bytes(shape));
   if (has_tma) {
     plan.stage_bytes =
         lines(params.x.row_bytes + (params.pipes_scales ? params.scales.row_bytes : 0));
@@ -135,10 +134,8 @@ int num_lanes_of(const Tuning& tuning, const Params& params) {
 }
 
 /// By ones a lane waits for its tickets (fp8, 12 SMs: 186 us instead of 145), by eights lanes end
-/// unevenly; a chunk that announces itself has one sender.
-int ticket_tokens(const DispatchParams& params) {
-  return params.copies_at_receiver ? layout::kChunkTokens : 2;
-}
+/// unevenly. The tokens of a ticket are looked up together where rows go to experts.
+int ticket_tokens(const DispatchParams& params) { return params.has_expert_rows() ? 4 : 2; }
 int ticket_tokens(const CombineParams& /*params*/) { return 2; }
 
 /// An owner waits for the wire once per ticket of copied rows. Sums take long, and the fewer rows

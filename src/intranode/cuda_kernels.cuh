@@ -133,6 +133,13 @@ EP_DEVICE primitives::Lane make_lane(const SharedPlan& plan,
           .stage_bytes = plan.stage_bytes};
 }
 
+/// Tests see where the CTAs of an operation run.
+EP_DEVICE inline void count_cta(const primitives::OpParams& op) {
+  if (op.ctas_by_sm == nullptr || threadIdx.x != 0) return;
+  // Relaxed: read when the launch has ended.
+  primitives::CudaMemory::add_relaxed_gpu(op.ctas_by_sm + primitives::sm_id(), 1U);
+}
+
 // A kernel's tuning is the constant of a type: nvcc 13.0 writes host stubs that do not compile for
 // a class-type template argument whose type, or whose name, lives in a namespace.
 template <class Tuned>
@@ -142,6 +149,7 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
   constexpr auto tuning = Tuned::kTuning;
   using Exec = primitives::CudaExec<tuning.stages>;
   const auto group = primitives::WarpGroup::this_warp();
+  count_cta(params.op);
   const DispatchRole role =
       role_of(tuning, static_cast<int>(threadIdx.x) / primitives::kWarpThreads);
   if (!params.has_role(role)) return;
@@ -169,6 +177,7 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
   using PushLane =
       std::conditional_t<tuning.is_flat, CopyPushLane<Exec, Warp>, SumPushLane<Exec, Warp>>;
   const auto group = primitives::WarpGroup::this_warp();
+  count_cta(params.op);
   const CombineRole role =
       role_of(tuning, static_cast<int>(threadIdx.x) / primitives::kWarpThreads);
   if (!params.has_role(role)) return;

@@ -66,7 +66,8 @@ struct DispatchParams {
   bool copies_at_receiver = false;
   /// Scales pass through the row pipe behind their row: all of them in units of 16 bytes.
   bool pipes_scales = false;
-  /// A ticket of the send role: a power of two up to layout::kChunkTokens.
+  /// A ticket of the send role: a power of two up to layout::kChunkTokens. A chunk that announces
+  /// itself is one ticket, whatever this says.
   int ticket_tokens = layout::kChunkTokens;
   bool has_records = true;  ///< kFlat: this launch sends ids, weights and source tokens
   layout::BlockAnnouncement
@@ -80,6 +81,9 @@ struct DispatchParams {
   DType dtype = DType::kBf16;
 
   EP_HOST_DEVICE bool has_expert_rows() const { return routing.tables.shape.has_expert_rows; }
+  EP_HOST_DEVICE int send_ticket_tokens() const {
+    return copies_at_receiver ? layout::kDispatchChunkTokens : ticket_tokens;
+  }
   /// Whether this launch counts topk_idx.
   EP_HOST_DEVICE bool is_counting() const {
     return has_counts && is_fresh && op.rejection == layout::kAccepted;

@@ -4,6 +4,7 @@
 
 #include "intranode/copy_steps.h"
 #include "intranode/dispatch_resolve.h"
+#include "intranode/entry.h"
 #include "intranode/receive_steps.h"
 #include "intranode/send_lane.h"
 
@@ -40,8 +41,11 @@ EP_HOST_DEVICE void route_role(G group,
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void send_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
+  const Entry<Exec> entry(group, op);
   SendLane<Exec, G> sender(group, op, params, lane);
   sender.prefetch();  // rows start to move before any count exists
+  sender.locate_early();
+  if (!entry.is_alone(group, op)) return;
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
   if (outcome == Outcome::kMove && !sender.run()) return;
@@ -53,6 +57,8 @@ EP_HOST_DEVICE void send_role(G group, const DispatchParams& params, const primi
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void copy_role(G group, const DispatchParams& params, const primitives::Lane& lane) {
   const primitives::OpContext<Exec> op(params.op);
+  const Entry<Exec> entry(group, op);
+  if (!entry.is_alone(group, op)) return;
   const Outcome outcome = await_verdict(group, op);
   if (outcome == Outcome::kGaveUp) return;
   if (outcome == Outcome::kMove && !CopyLane<Exec, G>(group, op, params, lane).run()) return;

@@ -50,8 +50,8 @@ void launch_roles(fabric::HostLauncher& launcher,
   params.op.num_lanes = num_channels * static_cast<int>(roles.size());
   const layout::TableShape& shape = params.routing.tables.shape;
   const std::int64_t scratch_bytes =
-      std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), RecordScratch::bytes(shape),
-                PullScratch::bytes(shape), PushScratch::bytes(shape)});
+      std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), CopyScratch::bytes(shape),
+                RecordScratch::bytes(shape), PullScratch::bytes(shape), PushScratch::bytes(shape)});
   launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
 }
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that every intranode operation shares: announce, await, judge, leave.
+// Steps that every intranode operation shares: announcements (announce_steps.h), verdict, leaving.
 #pragma once
 
+#include "intranode/announce_steps.h"
 #include "intranode/dispatch_params.h"
 #include "intranode/routing_view.h"
 #include "primitives/coop.h"
@@ -25,143 +26,17 @@ EP_HOST_DEVICE std::uint32_t handle_rejection(const primitives::OpContext<Exec>&
   return RoutingView<Exec>(routing).is_refused() ? kRejectedHandle : layout::kAccepted;
 }
 
-/// Tells one peer what this rank calls, or why it cannot. Publishes what this thread wrote before,
-/// and what the group did before its last sync().
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void announce_op_to(const primitives::OpContext<Exec>& op,
-                                   int peer,
-                                   std::uint32_t rejection) {
-  using Memory = typename Exec::Memory;
-  layout::OpAnnouncement* slot = op.op_at(peer, op.rank());
-  for (int field = 0; field < layout::kNumOpFields; ++field) {
-    Memory::store(&slot->fields[field], op.params->announcement.fields[field]);
-  }
-  // [sync:announce-op] release: fields and counts. Acquired in await_ops.
-  Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
-}
-
-/// Tells one peer where this rank's blocks lie: from now on they may be written (dispatch) or read
-/// (combine). Publishes as announce_op_to.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void announce_block_to(const primitives::OpContext<Exec>& op,
-                                      int peer,
-                                      const layout::BlockAnnouncement& block,
-                                      std::uint32_t rejection) {
-  using Memory = typename Exec::Memory;
-  layout::BlockAnnouncement* slot = op.block_at(peer, op.rank());
-  Memory::store(&slot->capacity_rows, block.capacity_rows);
-  Memory::store(&slot->row_stride_units, block.row_stride_units);
-  Memory::store(&slot->is_staged, block.is_staged);
-  for (int section = 0; section < layout::kNumSections; ++section) {
-    Memory::store(&slot->sections[section], block.sections[section]);
-  }
-  // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
-  // Acquired in await_blocks.
-  Memory::store_release_sys(&slot->head, layout::tagged_word(op.tag(), rejection));
-}
-
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_op(G group,
-                                const primitives::OpContext<Exec>& op,
-                                std::uint32_t rejection) {
-  group.sync();
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    announce_op_to(op, static_cast<int>(peer), rejection);
-  });
-  group.sync();
-}
-
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_block(G group,
-                                   const primitives::OpContext<Exec>& op,
-                                   const layout::BlockAnnouncement& block,
-                                   std::uint32_t rejection) {
-  group.sync();
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    announce_block_to(op, static_cast<int>(peer), block, rejection);
-  });
-  group.sync();
-}
-
-/// Both at once: the releases wait for the wire side by side.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_op_and_block(G group,
-                                          const primitives::OpContext<Exec>& op,
-                                          const layout::BlockAnnouncement& block) {
-  group.sync();
-  primitives::for_each_strided(group, 2 * op.num_ranks(), [&](std::int64_t i) {
-    const int peer = static_cast<int>(i) / 2;
-    if (i % 2 == 0) {
-      announce_op_to(op, peer, layout::kAccepted);
-    } else {
-      announce_block_to(op, peer, block, layout::kAccepted);
-    }
-  });
-  group.sync();
-}
-
-/// Waits for every peer's announcement of this operation. False if the group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool await_ops(G group, const primitives::OpContext<Exec>& op) {
-  return wait_for_all(group, op, primitives::WaitSite::kAnnounced, op.tag(), [&](int src) {
-    // [sync:announce-op] acquire
-    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.op_from(src)->head);
-    return std::uint64_t{layout::tag_in(head)};
-  });
-}
-
-/// Waits for every peer's blocks. False if the group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE bool await_blocks(G group, const primitives::OpContext<Exec>& op) {
-  return wait_for_all(group, op, primitives::WaitSite::kBlock, op.tag(), [&](int src) {
-    // [sync:announce-block] acquire
-    const std::uint64_t head = Exec::Memory::load_acquire_sys(&op.block_from(src)->head);
-    return std::uint64_t{layout::tag_in(head)};
-  });
-}
-
-/// True if the rank accepted its arguments and called the same operation as rank 0.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE bool agrees_with_first(const primitives::OpContext<Exec>& op, int src) {
-  using Memory = typename Exec::Memory;
-  const layout::OpAnnouncement* first = op.op_from(0);
-  const layout::OpAnnouncement* other = op.op_from(src);
-  bool agrees = layout::value_in(Memory::load(&other->head)) == layout::kAccepted;
-  for (int field = 0; field < layout::kNumAgreedFields; ++field) {
-    agrees &= Memory::load(&other->fields[field]) == Memory::load(&first->fields[field]);
-  }
-  return agrees;
-}
-
-/// Every rank sees the same announcements, so every rank reaches the same verdict.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE Verdict judge_ops(G group, const primitives::OpContext<Exec>& op) {
-  bool agree = true;
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
-    agree &= agrees_with_first(op, static_cast<int>(src));
-  });
-  return group.all(agree) ? Verdict::kAccepted : Verdict::kRejected;
-}
-
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE Verdict judge_blocks(G group, const primitives::OpContext<Exec>& op) {
-  bool are_accepted = true;
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
-    const std::uint64_t head = Exec::Memory::load(&op.block_from(static_cast<int>(src))->head);
-    are_accepted &= layout::value_in(head) == layout::kAccepted;
-  });
-  return group.all(are_accepted) ? Verdict::kAccepted : Verdict::kBlockRejected;
-}
-
 /// Ends the resolve stage: all roles of this rank learn the verdict.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void publish_verdict(G group,
                                     const primitives::OpContext<Exec>& op,
                                     Verdict verdict) {
-  if (group.thread_rank() == 0) {
-    Exec::Memory::store(&op.local()->verdict.value, static_cast<std::uint64_t>(verdict));
-  }
-  stage_complete(group, op, layout::Stage::kResolved, 1);
+  group.sync();
+  if (group.thread_rank() != 0) return;
+  const auto value = static_cast<std::uint64_t>(verdict);
+  Exec::Memory::store(&op.local()->verdict.value, value);
+  // [sync:stage] release: the tables, and what the peers announced. Acquired in await_verdict.
+  Exec::Memory::store_release_gpu(op.stage(layout::Stage::kResolved), value);
 }
 
 /// What a role learns when it waits for the resolve stage.
@@ -171,9 +46,17 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE Outcome await_verdict(G group, const primitives::OpContext<Exec>& op) {
   // A launch that was queued behind a failed one finds that one's stages, which nobody reset.
   if (!op.may_proceed()) return Outcome::kGaveUp;
-  if (!stage_wait(group, op, layout::Stage::kResolved, 1)) return Outcome::kGaveUp;
-  const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
-  return verdict == Verdict::kAccepted ? Outcome::kMove : Outcome::kNothingToMove;
+  std::uint64_t verdict = 0;
+  const primitives::WaitFor wait{primitives::WaitSite::kResolved, op.rank(), 1};
+  const bool is_here = wait_until(group, op, wait, [&] {
+    verdict =
+        Exec::Memory::load_acquire_gpu(op.stage(layout::Stage::kResolved));  // [sync:stage] acquire
+    return std::uint64_t{verdict != 0 ? 1U : 0U};
+  });
+  if (!is_here) return Outcome::kGaveUp;
+  return group.broadcast(verdict) == static_cast<std::uint64_t>(Verdict::kAccepted)
+             ? Outcome::kMove
+             : Outcome::kNothingToMove;
 }
 
 /// A counter per source that only grows: waits until it grew by `expected` since the last
@@ -215,21 +98,20 @@ EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout:
   const bool is_of_block = verdict == Verdict::kBlockRejected;
   for (int src = 0; src < op.num_ranks(); ++src) {
     const std::uint32_t reason = layout::value_in(
-        Memory::load(is_of_block ? &op.block_from(src)->head : &op.op_from(src)->head));
+        Memory::load_relaxed_sys(is_of_block ? &op.block_from(src)->head : &op.op_from(src)->head));
     if (reason == layout::kAccepted) continue;
     Memory::store(&report->refuser, std::int32_t{src});
     Memory::store(&report->reason, reason);
     return;
   }
   Memory::store(&report->refuser, std::int32_t{-1});
-  const layout::OpAnnouncement* first = op.op_from(0);
   for (int at = 0; at < layout::kNumAgreedFields * op.num_ranks(); ++at) {
-    const int field = at / op.num_ranks();
+    const auto field = static_cast<layout::OpField>(at / op.num_ranks());
     const int src = at % op.num_ranks();
-    const std::uint32_t expected = Memory::load(&first->fields[field]);
-    const std::uint32_t got = Memory::load(&op.op_from(src)->fields[field]);
+    const std::uint32_t expected = op.value_from(0, field);
+    const std::uint32_t got = op.value_from(src, field);
     if (got == expected) continue;
-    Memory::store(&report->field, std::int32_t{field});
+    Memory::store(&report->field, static_cast<std::int32_t>(field));
     Memory::store(&report->differing_rank, std::int32_t{src});
     Memory::store(&report->value_of_first, expected);
     Memory::store(&report->value_of_differing, got);
@@ -239,8 +121,10 @@ EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout:
 
 /// One thread of the last lane: tells the host of an operation that the ranks refused.
 template <primitives::Executor Exec>
-EP_HOST_DEVICE void report_refusal(const primitives::OpContext<Exec>& op) {
+EP_COLD EP_HOST_DEVICE void report_refusal(const primitives::OpParams* params,
+                                           std::uint64_t epoch) {
   using Memory = typename Exec::Memory;
+  const primitives::OpContext<Exec> op(*params, epoch);
   layout::OpReport* report = op.params->report;
   if (report == nullptr) return;
   Memory::store(&report->call, op.params->call);
@@ -281,13 +165,14 @@ EP_HOST_DEVICE void reset_local_state(G group,
     Memory::store(&local->stages[i].value, std::uint64_t{0});
   });
   auto* totals = op.template array<std::int32_t>(op.control().totals);
-  primitives::for_each_strided(group, op.control().shape.max_columns(),
+  primitives::for_each_strided(group, op.control().shape.max_experts,
                                [&](std::int64_t i) { Memory::store(totals + i, 0); });
   group.sync();
   if (group.thread_rank() != 0) return;
   const auto verdict = static_cast<Verdict>(Memory::load(&local->verdict.value));
-  if (verdict != Verdict::kAccepted) report_refusal(op);
+  if (verdict != Verdict::kAccepted) report_refusal<Exec>(op.params, op.epoch);
   Memory::store(&local->rejected.value, std::uint64_t{0});
+  Memory::store(&local->busy.value, std::uint64_t{0});
   if (is_over) Memory::store(&local->epoch.value, op.epoch);
 }
 

@@ -48,7 +48,7 @@ class PullTerms {
         is_own ? params_->rows.data : BlockView<Exec>{op_}.section(rank, layout::Section::kRows);
     owner.stride_units =
         is_own ? static_cast<std::uint32_t>(params_->rows.stride_bytes / layout::kLocationUnit)
-               : Memory::load(&op_->block_from(rank)->row_stride_units);
+               : op_->value_from(rank, layout::BlockField::kRowStrideUnits);
     return owner;
   }
 
@@ -57,16 +57,6 @@ class PullTerms {
   }
   EP_HOST_DEVICE const std::byte* ring_row(int rank, std::int64_t pair) const {
     return primitives::SlotRing<Exec>(*op_).row_from(rank, pair);
-  }
-
-  /// The token's pair at `rank`, among those of this rank; -1 if it has none.
-  EP_HOST_DEVICE std::int32_t pair_at(int rank, std::int64_t token) const {
-    const std::int64_t index = routing_.mask_index(rank, token / layout::kGroupTokens);
-    const auto& tables = params_->routing.tables;
-    const std::uint32_t mask = routing_.template array<std::uint32_t>(tables.masks)[index];
-    const std::int32_t prefix = routing_.template array<std::int32_t>(tables.prefixes)[index];
-    const std::uint32_t bit = 1U << (token % layout::kGroupTokens);
-    return (mask & bit) == 0 ? -1 : prefix + Exec::popcount(mask & (bit - 1));
   }
 
   /// Where the router's gradient of the rows at `rank` lies.
@@ -100,7 +90,7 @@ class FlatTerms : public PullTerms<Exec, G> {
     primitives::for_each_strided(group_, count * num_ranks, [&](std::int64_t i) {
       const int rank = static_cast<int>(i) % num_ranks;
       const PullScratch::Owner& owner = scratch_.owners[rank];
-      std::int32_t pair = Base::pair_at(rank, first + i / num_ranks);
+      std::int32_t pair = routing_.pair_at(rank, first + i / num_ranks);
       if (owner.first_row + pair >= owner.capacity) pair = -1;  // dropped: no row, no record
       const bool is_in_ring = pair >= 0 && owner.uses_ring != 0;
       scratch_.pairs[i] = is_in_ring ? pair : -1;
@@ -179,7 +169,7 @@ class ExpertTerms : public PullTerms<Exec, G> {
     primitives::for_each_strided(group_, count * num_ranks, [&](std::int64_t i) {
       const int rank = static_cast<int>(i) % num_ranks;
       scratch_.pairs[i] =
-          scratch_.owners[rank].uses_ring != 0 ? Base::pair_at(rank, first + i / num_ranks) : -1;
+          scratch_.owners[rank].uses_ring != 0 ? routing_.pair_at(rank, first + i / num_ranks) : -1;
     });
   }
 

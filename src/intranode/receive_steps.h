@@ -12,21 +12,28 @@
 
 namespace ep::intranode {
 
-/// Scratch of a lane that sends records: a tally, and one array of the records of a token group, in
+/// Scratch of a lane that sends records: a tally, and the records of a token group for one rank, in
 /// the order in which the receiver keeps them.
 struct RecordScratch {
-  std::int64_t* tally;  // [num_ranks]
-  std::byte* records;   // [kGroupTokens] of up to topk words of 8 bytes
+  std::int64_t* tally;   // [num_ranks]
+  std::byte* ids;        // [kGroupTokens][topk] of 4 or 8 bytes
+  float* weights;        // [kGroupTokens][topk]
+  std::int32_t* tokens;  // [kGroupTokens]
 
   EP_HOST_DEVICE RecordScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
-        records(lane.scratch + tally_bytes(shape)) {}
+        ids(lane.scratch + tally_bytes(shape)),
+        weights(layout::array_at<float>(ids, 2 * words_bytes(shape))),
+        tokens(layout::array_at<std::int32_t>(ids, 3 * words_bytes(shape))) {}
 
   EP_HOST_DEVICE static std::int64_t tally_bytes(const layout::TableShape& shape) {
     return layout::round_up(std::int64_t{8} * shape.num_ranks, layout::kLineBytes);
   }
+  EP_HOST_DEVICE static std::int64_t words_bytes(const layout::TableShape& shape) {
+    return std::int64_t{4} * layout::kGroupTokens * shape.topk;
+  }
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
-    return tally_bytes(shape) + std::int64_t{8} * layout::kGroupTokens * shape.topk;
+    return tally_bytes(shape) + 3 * words_bytes(shape) + std::int64_t{4} * layout::kGroupTokens;
   }
 };
 
@@ -54,63 +61,63 @@ class RecordSender {
     if (mask_ == 0) return;
     const std::int64_t first_row = routing_.row_in(rank_, first_token_);
     const std::int64_t left = routing_.capacities()[rank_] - first_row;
-    num_kept_ = left < num_pairs() ? left : num_pairs();
-    if (num_kept_ <= 0) return;
-    const int topk = routing_.topk();
-    std::byte* ids = outputs.section(rank_, layout::Section::kTopkIdx);
+    const std::int64_t num_kept = left < num_pairs() ? left : num_pairs();
+    if (num_kept <= 0) return;
     if (params_->idx_bytes == 8) {
-      send_array<std::int64_t>({ids, first_row, topk},
-                               [&](std::int64_t token, int k) { return local_id(token, k); });
+      gather<std::int64_t>();
     } else {
-      send_array<std::int32_t>({ids, first_row, topk},
-                               [&](std::int64_t token, int k) { return local_id(token, k); });
+      gather<std::int32_t>();
     }
-    if (params_->has_weights) {
-      send_array<float>({outputs.section(rank_, layout::Section::kTopkWeights), first_row, topk},
-                        [&](std::int64_t token, int k) { return weight(token, k); });
-    }
-    send_array<std::int32_t>(
-        {outputs.section(rank_, layout::Section::kSrcTokens), first_row, 1},
-        [](std::int64_t token, int) { return static_cast<std::int32_t>(token); });
+    group_.sync();
+    const auto store = [&](layout::Section section, const void* rows, std::int64_t row_bytes) {
+      Exec::copy_bytes(group_, outputs.section(rank_, section) + first_row * row_bytes,
+                       static_cast<const std::byte*>(rows), num_kept * row_bytes);
+    };
+    store(layout::Section::kTopkIdx, scratch_.ids, std::int64_t{params_->idx_bytes} * topk());
+    if (params_->has_weights)
+      store(layout::Section::kTopkWeights, scratch_.weights, std::int64_t{4} * topk());
+    store(layout::Section::kSrcTokens, scratch_.tokens, sizeof(std::int32_t));
+    group_.sync();
   }
 
  private:
-  /// Where an array of records lies, from its row 0 on.
-  struct Place {
-    std::byte* rows;
-    std::int64_t first_row;
-    int num_cols;
-  };
+  EP_HOST_DEVICE int topk() const { return routing_.topk(); }
 
-  /// value(token, column) of the tokens that go there and are kept.
-  template <class T, class Value>
-  EP_HOST_DEVICE void send_array(const Place& place, Value value) {
-    auto* gathered = layout::array_at<T>(scratch_.records, 0);
+  /// Records of the tokens that go there.
+  template <class Id>
+  EP_HOST_DEVICE void gather() {
     primitives::for_each_strided(group_, layout::kGroupTokens, [&](std::int64_t i) {
       const std::uint32_t bit = 1U << i;
       if ((mask_ & bit) == 0) return;
-      T* record = gathered + Exec::popcount(mask_ & (bit - 1)) * place.num_cols;
-      for (int col = 0; col < place.num_cols; ++col) record[col] = value(first_token_ + i, col);
+      const int at = Exec::popcount(mask_ & (bit - 1));
+      scratch_.tokens[at] = static_cast<std::int32_t>(first_token_ + i);
+      EP_NO_UNROLL
+      for (int k = 0; k < topk(); k += primitives::kLoadBatch)
+        gather_choices(first_token_ + i, k, layout::array_at<Id>(scratch_.ids, 0) + at * topk(),
+                       scratch_.weights + at * topk());
     });
-    group_.sync();
-    const auto row_bytes = static_cast<std::int64_t>(sizeof(T)) * place.num_cols;
-    Exec::copy_bytes(group_, place.rows + place.first_row * row_bytes, scratch_.records,
-                     num_kept_ * row_bytes);
-    group_.sync();
   }
 
-  EP_HOST_DEVICE bool is_here(const std::int32_t* experts, int k) const {
-    return experts[k] >= 0 && params_->routing.rank_of[experts[k]] == rank_ &&
-           RoutingView<Exec>::is_first_of_expert(experts, k);
-  }
-  EP_HOST_DEVICE std::int32_t local_id(std::int64_t token, int k) const {
+  /// Entries [first_k, first_k + kLoadBatch) of a token's records.
+  template <class Id>
+  EP_HOST_DEVICE void gather_choices(std::int64_t token, int first_k, Id* ids, float* weights) {
+    constexpr int kBatch = primitives::kLoadBatch;
     const std::int32_t* experts = routing_.experts_of(token);
-    return is_here(experts, k) ? params_->routing.local_of[experts[k]] : -1;
-  }
-  EP_HOST_DEVICE float weight(std::int64_t token, int k) const {
-    const std::int32_t* experts = routing_.experts_of(token);
-    if (!is_here(experts, k)) return 0.0F;
-    return summed_weight(experts, routing_.topk(), k, params_->topk_weights, token);
+    std::int32_t ranks[kBatch];
+    std::int32_t locals[kBatch];
+    for (int i = 0; i < kBatch; ++i) {
+      const std::int32_t expert = first_k + i < topk() ? experts[first_k + i] : -1;
+      ranks[i] = routing_.rank_of(expert);
+      locals[i] = expert < 0 ? -1 : params_->routing.local_of[expert];
+    }
+    for (int i = 0; i < kBatch; ++i) {
+      const int k = first_k + i;
+      if (k >= topk()) break;
+      const bool is_here = ranks[i] == rank_ && RoutingView<Exec>::is_first_of_expert(experts, k);
+      ids[k] = is_here ? locals[i] : -1;
+      if (!params_->has_weights) continue;
+      weights[k] = is_here ? summed_weight(experts, topk(), k, params_->topk_weights, token) : 0.0F;
+    }
   }
 
   G group_;
@@ -120,10 +127,10 @@ class RecordSender {
   std::int64_t first_token_;
   int rank_;
   std::uint32_t mask_;
-  std::int64_t num_kept_ = 0;
 };
 
-/// Records of all token groups that this lane gets tickets for. False if the group gave up.
+/// Records that this lane gets tickets for: one is a token group at one rank. False if the group
+/// gave up.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE bool send_records(G group,
                                  const primitives::OpContext<Exec>& op,
@@ -134,14 +141,13 @@ EP_HOST_DEVICE bool send_records(G group,
   const BlockView<Exec> outputs{&op};
   clear_tally(group, op, lane);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRecord),
-                                         shape.num_groups());
+                                         shape.num_groups() * op.num_ranks());
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
     if (!op.may_proceed()) return false;
-    for (int rank = 0; rank < op.num_ranks(); ++rank) {
-      RecordSender<Exec, G> sender(group, params, scratch, i, rank);
-      sender.send(outputs);
-      if (group.thread_rank() == 0) scratch.tally[rank] += sender.num_pairs();
-    }
+    const int rank = static_cast<int>(i % op.num_ranks());
+    RecordSender<Exec, G> sender(group, params, scratch, i / op.num_ranks(), rank);
+    sender.send(outputs);
+    if (group.thread_rank() == 0) scratch.tally[rank] += sender.num_pairs();
   }
   add_arrivals(group, op, op.control().arrived, scratch.tally);
   return true;

@@ -8,74 +8,93 @@
 
 namespace ep::intranode {
 
-/// Rows of the column that sources [begin, end) send.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE std::int64_t column_sum(const primitives::OpContext<Exec>& op,
-                                       int column,
-                                       int begin,
-                                       int end) {
-  std::int64_t sum = 0;
-  for (int src = begin; src < end; ++src) sum += Exec::Memory::load(op.counts_from(src) + column);
-  return sum;
+/// Waits for the counts of columns [first, first + count) of every rank; take(column, rank, rows)
+/// is called for each: a column's by one thread, in ascending rank. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G, class Take>
+EP_HOST_DEVICE bool await_counts(
+    G group, const primitives::OpContext<Exec>& op, int first, int count, Take take) {
+  const primitives::TaggedWords words{.first = op.counts_from(0) + first,
+                                      .words_per_rank = count,
+                                      .stride = op.control().shape.max_columns(),
+                                      .num_ranks = op.num_ranks()};
+  return await_words(group, op, primitives::WaitSite::kCounts, words,
+                     [&](int word, int rank, std::uint32_t value) {
+                       take(first + word, rank, static_cast<std::int32_t>(value));
+                     });
 }
 
-/// Pairs: how many each source sends to this rank, and where this rank's own begin at each peer.
-/// Returns the pairs that this rank receives.
+/// What the ranks before this one send of a column, and all of them.
+struct ColumnSum {
+  std::int32_t before = 0;
+  std::int32_t total = 0;
+
+  EP_HOST_DEVICE void add(int rank, int own_rank, std::int32_t rows) {
+    if (rank == 0) *this = {};
+    if (rank < own_rank) before += rows;
+    total += rows;
+  }
+};
+
+/// Waits for the pairs of all ranks: where this rank's own begin at each peer, and, into
+/// scratch.pairs, how many each source sends here. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_pairs(G group,
+                                const primitives::OpContext<Exec>& op,
+                                const RoutingView<Exec>& routing,
+                                const RouteScratch& scratch) {
+  using Memory = typename Exec::Memory;
+  ColumnSum sum;
+  const auto take = [&](int column, int rank, std::int32_t rows) {
+    sum.add(rank, op.rank(), rows);
+    if (column == op.rank()) scratch.pairs[rank] = rows;
+    if (rank != op.rank()) return;
+    Memory::store(routing.counts() + column, rows);
+    Memory::store(routing.first_rows() + column, std::int64_t{sum.before});
+  };
+  return await_counts(group, op, 0, op.num_ranks(), take);
+}
+
+/// Waits for the rows of all experts: scratch.totals, and scratch.before of those that earlier
+/// sources send, by expert. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_experts(G group,
+                                  const primitives::OpContext<Exec>& op,
+                                  const RoutingView<Exec>& routing,
+                                  const RouteScratch& scratch) {
+  ColumnSum sum;
+  const int first = routing.expert_column(0);
+  const auto take = [&](int column, int rank, std::int32_t rows) {
+    sum.add(rank, op.rank(), rows);
+    if (rank + 1 != op.num_ranks()) return;
+    scratch.totals[column - first] = sum.total;
+    scratch.before[column - first] = sum.before;
+  };
+  return await_counts(group, op, first, routing.shape().num_experts, take);
+}
+
+/// The pairs of each source, in a row. Returns the pairs that this rank receives. Precondition:
+/// await_pairs.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE std::int64_t resolve_pairs(G group,
                                           const primitives::OpContext<Exec>& op,
-                                          const RoutingView<Exec>& routing) {
+                                          const RoutingView<Exec>& routing,
+                                          const RouteScratch& scratch) {
   using Memory = typename Exec::Memory;
   std::int64_t num_pairs = 0;
   for (int first = 0; first < op.num_ranks(); first += group.size()) {
     const int rank = first + group.thread_rank();
-    const bool is_rank = rank < op.num_ranks();
-    const std::int64_t pairs = is_rank ? Memory::load(op.counts_from(rank) + op.rank()) : 0;
+    const std::int64_t pairs = rank < op.num_ranks() ? scratch.pairs[rank] : 0;
     const std::int64_t through = num_pairs + group.inclusive_sum(pairs);
-    if (is_rank) {
-      Memory::store(routing.first_rows() + rank, column_sum(op, rank, 0, op.rank()));
-      Memory::store(routing.pair_bases() + rank, through - pairs);
+    if (rank < op.num_ranks()) {
       Memory::store(routing.pairs_from() + rank, pairs);
-      Memory::store(routing.source_tokens() + rank,
-                    std::int64_t{(*op.op_from(rank))[layout::OpField::kNumTokens]});
-      Memory::store(routing.counts() + rank, Memory::load(op.counts_from(op.rank()) + rank));
+      Memory::store(routing.pair_bases() + rank, through - pairs);
     }
     num_pairs = group.broadcast_last(through);
   }
   return num_pairs;
 }
 
-/// Rows of every expert, and how many of them earlier sources send: scratch.masks and
-/// scratch.histogram by expert.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void sum_experts(G group,
-                                const primitives::OpContext<Exec>& op,
-                                const RoutingView<Exec>& routing,
-                                const RouteScratch& scratch) {
-  const int num_experts = routing.shape().num_experts;
-  for (int first = group.thread_rank(); first < num_experts; first += kLoadBatch * group.size()) {
-    std::int32_t totals[kLoadBatch] = {};
-    std::int32_t earlier[kLoadBatch] = {};
-    for (int src = 0; src < op.num_ranks(); ++src) {
-      const std::int32_t* counts = op.counts_from(src);
-      for (int i = 0; i < kLoadBatch; ++i) {
-        const int expert = first + i * group.size();
-        if (expert >= num_experts) continue;
-        totals[i] += Exec::Memory::load(counts + routing.expert_column(expert));
-        if (src + 1 == op.rank()) earlier[i] = totals[i];
-      }
-    }
-    for (int i = 0; i < kLoadBatch; ++i) {
-      const int expert = first + i * group.size();
-      if (expert >= num_experts) continue;
-      scratch.masks[expert] = static_cast<std::uint32_t>(totals[i]);
-      scratch.histogram[expert] = earlier[i];
-    }
-  }
-  group.sync();
-}
-
-/// Rows of this rank's experts, before any is dropped. Precondition: sum_experts.
+/// Rows of this rank's experts, before any is dropped. Precondition: await_experts.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void store_expert_counts(G group,
                                         const primitives::OpContext<Exec>& op,
@@ -86,13 +105,13 @@ EP_HOST_DEVICE void store_expert_counts(G group,
   primitives::for_each_strided(group, routing.shape().num_experts, [&](std::int64_t expert) {
     if (params.rank_of[expert] != op.rank()) return;
     Exec::Memory::store(expert_counts + params.local_of[expert],
-                        std::int64_t{scratch.masks[expert]});
+                        std::int64_t{scratch.totals[expert]});
   });
 }
 
 /// kExpertMajor: the groups of a rank's experts one after another, padded: where this rank's rows
 /// begin in each; for its own experts also the offsets. Returns the rows of the rank. Precondition:
-/// sum_experts.
+/// await_experts.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE std::int64_t place_experts_of(G group,
                                              const primitives::OpContext<Exec>& op,
@@ -108,12 +127,12 @@ EP_HOST_DEVICE std::int64_t place_experts_of(G group,
     // Local ids ascend with the global ones, so the groups lie in the order of this loop.
     const bool is_there = expert < routing.shape().num_experts && params.rank_of[expert] == rank;
     const std::int64_t padded =
-        is_there ? layout::round_up(scratch.masks[expert], params.alignment) : 0;
+        is_there ? layout::round_up(scratch.totals[expert], params.alignment) : 0;
     const std::int64_t through = offset + group.inclusive_sum(padded);
     if (is_there) {
       const std::int64_t begin = through - padded;
       Memory::store(routing.first_rows() + routing.expert_column(expert),
-                    begin + scratch.histogram[expert]);
+                    begin + scratch.before[expert]);
       if (rank == op.rank()) Memory::store(expert_offsets + params.local_of[expert], begin);
     }
     offset = group.broadcast_last(through);
@@ -136,7 +155,6 @@ EP_HOST_DEVICE std::int64_t resolve_experts(G group,
                                             const RoutingView<Exec>& routing,
                                             const RouteScratch& scratch) {
   std::int64_t num_rows = 0;
-  sum_experts(group, op, routing, scratch);
   for (int rank = 0; rank < op.num_ranks(); ++rank) {
     const std::int64_t rows_there = place_experts_of(group, op, routing, scratch, rank);
     if (rank == op.rank()) num_rows = rows_there;
@@ -145,25 +163,25 @@ EP_HOST_DEVICE std::int64_t resolve_experts(G group,
   return num_rows;
 }
 
-/// Everything that the counts of all ranks decide.
+/// Waits for the counts of all ranks, and does everything that they decide. False if the group gave
+/// up.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE NeededSizes resolve_counts(G group,
-                                          const primitives::OpContext<Exec>& op,
-                                          const RoutingView<Exec>& routing,
-                                          const RouteScratch& scratch) {
-  using Memory = typename Exec::Memory;
-  NeededSizes needed;
-  needed.pairs = resolve_pairs(group, op, routing);
-  needed.rows =
-      routing.shape().has_expert_rows ? resolve_experts(group, op, routing, scratch) : needed.pairs;
-  if (group.thread_rank() == 0) {
-    std::int64_t* sizes = routing.sizes();
-    Memory::store(sizes + static_cast<int>(layout::Size::kNeededRows), needed.rows);
-    Memory::store(sizes + static_cast<int>(layout::Size::kPairs), needed.pairs);
-    Memory::store(sizes + static_cast<int>(layout::Size::kIsRefused), std::int64_t{0});
-  }
-  group.sync();
-  return needed;
+EP_HOST_DEVICE bool resolve_counts(G group,
+                                   const primitives::OpContext<Exec>& op,
+                                   const RoutingView<Exec>& routing,
+                                   const RouteScratch& scratch,
+                                   NeededSizes& needed) {
+  const bool has_expert_rows = routing.shape().has_expert_rows;
+  if (!await_pairs(group, op, routing, scratch)) return false;
+  if (has_expert_rows && !await_experts(group, op, routing, scratch)) return false;
+  needed.pairs = resolve_pairs(group, op, routing, scratch);
+  needed.rows = has_expert_rows ? resolve_experts(group, op, routing, scratch) : needed.pairs;
+  if (group.thread_rank() != 0) return true;
+  std::int64_t* sizes = routing.sizes();
+  Exec::Memory::store(sizes + static_cast<int>(layout::Size::kNeededRows), needed.rows);
+  Exec::Memory::store(sizes + static_cast<int>(layout::Size::kPairs), needed.pairs);
+  Exec::Memory::store(sizes + static_cast<int>(layout::Size::kIsRefused), std::int64_t{0});
+  return true;
 }
 
 /// Sizes of a dispatch that the ranks refused: no rows, and a mark for those who use its handle.
@@ -175,27 +193,18 @@ EP_HOST_DEVICE void clear_sizes(G group, const RoutingView<Exec>& routing) {
   });
 }
 
-/// Capacities of all ranks, known once their blocks are.
+/// What this rank keeps of the rows that it needs.
 template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void resolve_capacities(G group,
-                                       const primitives::OpContext<Exec>& op,
-                                       const RoutingView<Exec>& routing,
-                                       std::int64_t needed_rows) {
-  using Memory = typename Exec::Memory;
-  const auto capacity_of = [&](std::int64_t rank) {
-    return std::int64_t{Memory::load(&op.block_from(static_cast<int>(rank))->capacity_rows)};
-  };
-  const std::int64_t capacity = capacity_of(op.rank());
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t rank) {
-    Memory::store(routing.capacities() + rank, capacity_of(rank));
-  });
-  if (group.thread_rank() == 0) {
-    Memory::store(routing.sizes() + static_cast<int>(layout::Size::kRows),
-                  needed_rows < capacity ? needed_rows : capacity);
-    Memory::store(routing.sizes() + static_cast<int>(layout::Size::kHasOverflow),
-                  std::int64_t{needed_rows > capacity ? 1 : 0});
-  }
-  group.sync();
+EP_HOST_DEVICE void store_kept_rows(G group,
+                                    const RoutingView<Exec>& routing,
+                                    std::int64_t needed_rows,
+                                    std::int64_t capacity) {
+  if (group.thread_rank() != 0) return;
+  std::int64_t* sizes = routing.sizes();
+  Exec::Memory::store(sizes + static_cast<int>(layout::Size::kRows),
+                      needed_rows < capacity ? needed_rows : capacity);
+  Exec::Memory::store(sizes + static_cast<int>(layout::Size::kHasOverflow),
+                      std::int64_t{needed_rows > capacity ? 1 : 0});
 }
 
 }  // namespace ep::intranode

@@ -47,11 +47,6 @@ struct RoutingView {
     return Exec::Memory::load(sizes() + static_cast<int>(layout::Size::kIsRefused)) != 0;
   }
 
-  /// Chunks of tokens of a source.
-  EP_HOST_DEVICE std::int64_t chunks_of(int src) const {
-    return layout::div_up(source_tokens()[src], layout::kChunkTokens);
-  }
-
   /// Global expert ids of a token, -1 = none.
   EP_HOST_DEVICE std::int32_t* experts_of(std::int64_t token) const {
     return array<std::int32_t>(params->tables.experts) + token * topk();
@@ -69,19 +64,33 @@ struct RoutingView {
     return (mask_of(column, token / layout::kGroupTokens) & bit) != 0;
   }
 
+  /// Where a token lies among those of the column.
+  struct Place {
+    bool goes_there;
+    std::int32_t index;  ///< of the next token that goes there, if this one does not
+  };
+  EP_HOST_DEVICE Place place_of(int column, std::int64_t token) const {
+    const std::int64_t at = mask_index(column, token / layout::kGroupTokens);
+    const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[at];
+    const std::int32_t before = array<std::int32_t>(params->tables.prefixes)[at];
+    const std::uint32_t bit = 1U << (token % layout::kGroupTokens);
+    return {(mask & bit) != 0, before + Exec::popcount(mask & (bit - 1))};
+  }
+
   /// Final row of the token in the column, if it goes there; else the row of the next token that
   /// does.
   EP_HOST_DEVICE std::int64_t row_in(int column, std::int64_t token) const {
-    const std::int64_t index = mask_index(column, token / layout::kGroupTokens);
-    const std::uint32_t below = (1U << (token % layout::kGroupTokens)) - 1;
-    const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[index];
-    return first_rows()[column] + array<std::int32_t>(params->tables.prefixes)[index] +
-           Exec::popcount(mask & below);
+    return first_rows()[column] + place_of(column, token).index;
   }
 
-  /// Pairs at `rank` of this rank's tokens below `token`; `token` may lie past the end.
-  EP_HOST_DEVICE std::int64_t pairs_before(int rank, std::int64_t token) const {
-    return token < shape().num_tokens ? row_in(rank, token) - first_rows()[rank] : counts()[rank];
+  /// The token's pair at `rank`, among those of this rank; -1 if it has none. The loads do not wait
+  /// for each other.
+  EP_HOST_DEVICE std::int32_t pair_at(int rank, std::int64_t token) const {
+    const std::int64_t index = mask_index(rank, token / layout::kGroupTokens);
+    const std::uint32_t mask = array<std::uint32_t>(params->tables.masks)[index];
+    const std::int32_t prefix = array<std::int32_t>(params->tables.prefixes)[index];
+    const std::uint32_t bit = 1U << (token % layout::kGroupTokens);
+    return (mask & bit) == 0 ? -1 : prefix + Exec::popcount(mask & (bit - 1));
   }
 
   /// Final row of a token's expert at its rank, -1 if the row was dropped.
@@ -98,6 +107,7 @@ struct RoutingView {
 
   /// True if no earlier k names the same expert.
   EP_HOST_DEVICE static bool is_first_of_expert(const std::int32_t* experts, int k) {
+    EP_NO_UNROLL
     for (int earlier = 0; earlier < k; ++earlier) {
       if (experts[earlier] == experts[k]) return false;
     }
@@ -121,6 +131,7 @@ EP_HOST_DEVICE inline float summed_weight(
     const std::int32_t* experts, int topk, int k, const StridedInput& weights, std::int64_t token) {
   const float* row = static_cast<const float*>(weights.data) + token * weights.row_stride;
   float sum = row[k * weights.col_stride];
+  EP_NO_UNROLL
   for (int later = k + 1; later < topk; ++later) {
     if (experts[later] == experts[k]) sum = sum + row[later * weights.col_stride];
   }

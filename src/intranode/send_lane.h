@@ -3,6 +3,7 @@
 #pragma once
 
 #include "intranode/arrivals.h"
+#include "intranode/expert_sender.h"
 #include "intranode/routing_view.h"
 #include "primitives/row_pipe.h"
 #include "primitives/ticket.h"
@@ -15,33 +16,28 @@ namespace ep::intranode {
 /// Scratch of a lane that sends rows: where the rows of its peers begin, and what the threads of
 /// the lane tell each other about the token at hand.
 struct SendScratch {
-  /// What a k of the token at hand is.
-  struct Choice {
-    std::int32_t rank;           ///< -1: no expert
-    std::int32_t row;            ///< final row, -1: dropped
-    std::uint8_t is_first_pair;  ///< no earlier k has an expert of the same rank
-    std::uint8_t is_first_row;   ///< no earlier k has the same expert
-    std::uint8_t has_earlier;    ///< an earlier k has a row at the same rank
-  };
-
-  std::int64_t* tally;  // [num_ranks], pairs sent
-  std::byte** rows;     // [num_ranks], where row 0 of the rank lies
-  std::byte** scales;   // [num_ranks], where its scales lie
-  std::int32_t* row;    // [num_ranks], kFlat: of the token at hand, -1: none
-  Choice* choices;      // [topk], kExpertMajor
+  std::int64_t* tally;       // [num_ranks], pairs sent
+  std::byte** rows;          // [num_ranks], where row 0 of the rank lies
+  std::byte** scales;        // [num_ranks], where its scales lie
+  std::int64_t* first_rows;  // [num_ranks], kFlat: of this rank's tokens there
+  std::int64_t* capacities;  // [num_ranks]
+  std::int32_t* row;         // [num_ranks], kFlat: of the token at hand, -1: none
+  ExpertScratch experts;     // kExpertMajor
 
   EP_HOST_DEVICE SendScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
         rows(layout::array_at<std::byte*>(lane.scratch, part_bytes(shape))),
         scales(layout::array_at<std::byte*>(lane.scratch, 2 * part_bytes(shape))),
-        row(layout::array_at<std::int32_t>(lane.scratch, 3 * part_bytes(shape))),
-        choices(layout::array_at<Choice>(lane.scratch, 4 * part_bytes(shape))) {}
+        first_rows(layout::array_at<std::int64_t>(lane.scratch, 3 * part_bytes(shape))),
+        capacities(layout::array_at<std::int64_t>(lane.scratch, 4 * part_bytes(shape))),
+        row(layout::array_at<std::int32_t>(lane.scratch, 5 * part_bytes(shape))),
+        experts(lane.scratch + 6 * part_bytes(shape), shape) {}
 
   EP_HOST_DEVICE static std::int64_t part_bytes(const layout::TableShape& shape) {
     return std::int64_t{8} * shape.num_ranks;
   }
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
-    return 4 * part_bytes(shape) + static_cast<std::int64_t>(sizeof(Choice)) * shape.topk;
+    return 6 * part_bytes(shape) + (shape.has_expert_rows ? ExpertScratch::bytes(shape) : 0);
   }
 };
 
@@ -61,10 +57,11 @@ class SendLane {
         routing_(params.routing),
         outputs_{&op},
         scratch_(lane, params.routing.tables.shape),
+        experts_(group, op, params, scratch_.experts),
         pipe_(Exec::make_row_pipe(group, lane, params.op)),
         tickets_(group,
                  op.ticket(layout::Ticket::kSend),
-                 layout::div_up(num_tokens(), params.ticket_tokens)),
+                 layout::div_up(num_tokens(), params.send_ticket_tokens())),
         abort_(op) {}
 
   /// Starts as many loads as the pipe holds.
@@ -72,25 +69,48 @@ class SendLane {
     while (!pipe_.is_full() && advance()) pipe_.load(token_, parts_of(token_));
   }
 
+  /// Where the outputs lie, as far as peers have told already.
+  EP_HOST_DEVICE void locate_early() {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
+      scratch_.rows[rank] = outputs_.section_if_here(rank, layout::Section::kRows);
+      scratch_.scales[rank] = outputs_.section_if_here(rank, layout::Section::kScales);
+    });
+  }
+
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
       scratch_.tally[rank] = 0;
-      scratch_.rows[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kRows);
-      scratch_.scales[rank] = outputs_.section(static_cast<int>(rank), layout::Section::kScales);
+      scratch_.first_rows[rank] = routing_.first_rows()[rank];
+      scratch_.capacities[rank] = routing_.capacities()[rank];
+      if (scratch_.rows[rank] == nullptr)
+        scratch_.rows[rank] = outputs_.section(rank, layout::Section::kRows);
+      if (scratch_.scales[rank] == nullptr)
+        scratch_.scales[rank] = outputs_.section(rank, layout::Section::kScales);
     });
+    if (params_->has_expert_rows()) experts_.begin();
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
       if (!abort_.may_proceed(group_)) return false;
-      const std::int64_t token = pipe_.wait_front();
-      send_token(token);
+      const std::int64_t token = pipe_.front();
+      if (params_->has_expert_rows()) {
+        experts_.look_up(token, scratch_.tally);
+        pipe_.wait_front();
+        experts_.send(pipe_, token);
+      } else {
+        find_flat_rows(token);
+        pipe_.wait_front();
+        send_flat_rows(token);
+      }
       pipe_.retire();
-      if (params_->copies_at_receiver && is_end_of_chunk(token))
-        publish_chunk(token / layout::kChunkTokens);
       prefetch();
+      if (params_->has_expert_rows()) experts_.publish_landed(pipe_, token);
     }
     pipe_.drain();
+    experts_.publish_last();
     add_arrivals(group_, *op_, op_->control().arrived, scratch_.tally);
     return true;
   }
@@ -116,35 +136,28 @@ class SendLane {
     }
     const std::int64_t ticket = tickets_.next(group_);
     if (ticket < 0) return false;
-    token_ = ticket * params_->ticket_tokens;
-    ticket_end_ = token_ + params_->ticket_tokens;
+    token_ = ticket * params_->send_ticket_tokens();
+    ticket_end_ = token_ + params_->send_ticket_tokens();
     if (ticket_end_ > num_tokens()) ticket_end_ = num_tokens();
     return true;
   }
 
-  EP_HOST_DEVICE bool is_end_of_chunk(std::int64_t token) const {
-    return token % layout::kChunkTokens == layout::kChunkTokens - 1 || token == num_tokens() - 1;
-  }
-
-  EP_HOST_DEVICE void send_token(std::int64_t token) {
+  /// The token's row at every rank that owns one of its experts.
+  EP_HOST_DEVICE void find_flat_rows(std::int64_t token) {
     group_.sync();  // all threads are done with the token before
-    if (params_->has_expert_rows()) {
-      send_expert_rows(token);
-    } else {
-      send_flat_row(token);
-    }
-  }
-
-  /// To every rank that owns one of the token's experts; this rank last, its store is the fastest.
-  EP_HOST_DEVICE void send_flat_row(std::int64_t token) {
     primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
       const int rank = static_cast<int>(i);
-      const bool goes_there = routing_.goes_to(rank, token);
-      scratch_.row[rank] =
-          goes_there ? static_cast<std::int32_t>(routing_.flat_row(rank, token)) : -1;
-      if (goes_there) ++scratch_.tally[rank];
+      const auto place = routing_.place_of(rank, token);
+      const std::int64_t row = scratch_.first_rows[rank] + place.index;
+      const bool is_kept = place.goes_there && row < scratch_.capacities[rank];
+      scratch_.row[rank] = is_kept ? static_cast<std::int32_t>(row) : -1;
+      if (place.goes_there) ++scratch_.tally[rank];
     });
     group_.sync();
+  }
+
+  /// This rank last, its store is the fastest.
+  EP_HOST_DEVICE void send_flat_rows(std::int64_t token) {
     int rank = op_->rank();
     for (int i = 0; i < op_->num_ranks(); ++i) {
       rank = rank + 1 == op_->num_ranks() ? 0 : rank + 1;
@@ -165,95 +178,13 @@ class SendLane {
     }
   }
 
-  /// The pairs' records, then the rows: only to the first place of a pair if its rank makes the
-  /// copies.
-  EP_HOST_DEVICE void send_expert_rows(std::int64_t token) {
-    choose(token);
-    for (int k = 0; k < routing_.topk(); ++k) {
-      const SendScratch::Choice& choice = scratch_.choices[k];
-      if (choice.rank < 0) continue;
-      if (choice.is_first_pair != 0) send_record(choice.rank, token);
-      const bool is_first_only =
-          params_->copies_at_receiver && (choice.rank != op_->rank() || params_->returns_gradient);
-      if (choice.row < 0 || choice.is_first_row == 0) continue;
-      if (!(is_first_only && choice.has_earlier != 0)) send_row(choice.rank, token, choice.row);
-    }
-    if (params_->has_weights) send_weights(token);
-  }
-
-  EP_HOST_DEVICE void choose(std::int64_t token) {
-    const std::int32_t* experts = routing_.experts_of(token);
-    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
-      SendScratch::Choice& choice = scratch_.choices[k];
-      choice.rank = routing_.rank_of(experts[k]);
-      choice.row =
-          experts[k] < 0 ? -1 : static_cast<std::int32_t>(routing_.expert_row(experts[k], token));
-    });
-    group_.sync();
-    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
-      SendScratch::Choice& choice = scratch_.choices[k];
-      choice.is_first_pair = 1;
-      choice.is_first_row = 1;
-      choice.has_earlier = 0;
-      for (int earlier = 0; earlier < k; ++earlier) {
-        if (scratch_.choices[earlier].rank != choice.rank) continue;
-        choice.is_first_pair = 0;
-        if (scratch_.choices[earlier].row >= 0) choice.has_earlier = 1;
-        if (experts[earlier] == experts[k]) choice.is_first_row = 0;
-      }
-    });
-    group_.sync();
-  }
-
-  EP_HOST_DEVICE void send_record(int rank, std::int64_t token) {
-    const std::int64_t pair = routing_.row_in(rank, token);
-    auto* record = outputs_.template array<std::int32_t>(rank, layout::Section::kRecordRows) +
-                   pair * routing_.topk();
-    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t k) {
-      const SendScratch::Choice& choice = scratch_.choices[k];
-      Memory::store(record + k, choice.rank == rank ? choice.row : -1);
-    });
-    if (group_.thread_rank() != 0) return;
-    Memory::store(outputs_.template array<std::int32_t>(rank, layout::Section::kSrcTokens) + pair,
-                  static_cast<std::int32_t>(token));
-    ++scratch_.tally[rank];
-  }
-
-  EP_HOST_DEVICE void send_weights(std::int64_t token) {
-    const std::int32_t* experts = routing_.experts_of(token);
-    primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t i) {
-      const int k = static_cast<int>(i);
-      const SendScratch::Choice& choice = scratch_.choices[k];
-      if (choice.row < 0 || choice.is_first_row == 0) return;
-      auto* weights =
-          outputs_.template array<float>(choice.rank, layout::Section::kTopkWeights) + choice.row;
-      Memory::store(weights,
-                    summed_weight(experts, routing_.topk(), k, params_->topk_weights, token));
-    });
-  }
-
-  /// Rows and records of the chunk have landed everywhere: tells each peer which pairs they are.
-  EP_HOST_DEVICE void publish_chunk(std::int64_t chunk) {
-    pipe_.drain();
-    group_.sync();
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
-      const int peer = static_cast<int>(i);
-      const std::int64_t first = routing_.pairs_before(peer, chunk * layout::kChunkTokens);
-      const std::int64_t end = routing_.pairs_before(peer, (chunk + 1) * layout::kChunkTokens);
-      const std::uint32_t value = layout::chunk_value(first, static_cast<int>(end - first));
-      auto* flags = op_->template array_of<std::uint64_t>(peer, op_->control().chunk_flags);
-      // [sync:chunk] release: rows and records of the chunk. Acquired in CopyLane::follow.
-      Memory::store_release_sys(flags + op_->control().chunk_index(op_->rank(), chunk),
-                                layout::tagged_word(op_->tag(), value));
-    });
-  }
-
   G group_;
   const primitives::OpContext<Exec>* op_;
   const DispatchParams* params_;
   RoutingView<Exec> routing_;
   BlockView<Exec> outputs_;
   SendScratch scratch_;
+  ExpertSender<Exec, G> experts_;
   typename Exec::RowPipe pipe_;
   primitives::TicketStream<Exec> tickets_;
   primitives::AbortWatch<Exec> abort_;

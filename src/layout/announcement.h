@@ -44,9 +44,8 @@ inline constexpr int kNumOpFields = static_cast<int>(OpField::kCount);
 /// Value part of a head word. Any other value is a `Rejection`.
 inline constexpr std::uint32_t kAccepted = 0;
 
-/// Written last, with a release, is `head` (tag | status); the rest is plain.
-struct alignas(kLineBytes) OpAnnouncement {
-  std::uint64_t head = 0;
+/// What one rank calls.
+struct OpAnnouncement {
   std::uint32_t fields[kNumOpFields] = {};
 
   EP_HOST_DEVICE constexpr std::uint32_t& operator[](OpField field) {
@@ -56,7 +55,6 @@ struct alignas(kLineBytes) OpAnnouncement {
     return fields[static_cast<int>(field)];
   }
 };
-static_assert(sizeof(OpAnnouncement) == kLineBytes);
 
 /// A place in a rank's arena. Offsets count units of 16 bytes in 32 bits.
 inline constexpr std::int64_t kLocationUnit = 16;
@@ -82,23 +80,51 @@ enum class Section : int {
 };
 inline constexpr int kNumSections = static_cast<int>(Section::kCount);
 
-/// As OpAnnouncement: `head` is written last, with a release.
-struct alignas(kLineBytes) BlockAnnouncement {
-  std::uint64_t head = 0;
-  std::uint32_t capacity_rows =
-      0;  ///< dispatch: rows that fit; a row whose final index is not below it is dropped
-  std::uint32_t row_stride_units = 0;  ///< combine: distance of two rows in units of 16 bytes
-  std::uint32_t is_staged = 0;  ///< combine: rows are not in the arena and travel through the ring
-  std::uint32_t reserved = 0;
-  Location sections[kNumSections] = {};
+/// Fields of a block ahead of its sections, which take two each.
+enum class BlockField : int {
+  kCapacityRows,    ///< dispatch: rows that fit; a row whose final index is not below it is dropped
+  kRowStrideUnits,  ///< combine: distance of two rows in units of 16 bytes
+  kIsStaged,        ///< combine: rows are not in the arena and travel through the ring
+  kSections,
+};
+inline constexpr int kNumBlockFields = static_cast<int>(BlockField::kSections) + 2 * kNumSections;
 
-  EP_HOST_DEVICE constexpr Location& operator[](Section section) {
-    return sections[static_cast<int>(section)];
+/// The first of a section's two fields, Location::segment; the other is its offset.
+EP_HOST_DEVICE constexpr int first_field_of(Section section) {
+  return static_cast<int>(BlockField::kSections) + 2 * static_cast<int>(section);
+}
+
+/// Where one rank's blocks lie.
+struct BlockAnnouncement {
+  std::uint32_t fields[kNumBlockFields] = {};
+
+  EP_HOST_DEVICE constexpr std::uint32_t& operator[](BlockField field) {
+    return fields[static_cast<int>(field)];
+  }
+  EP_HOST_DEVICE constexpr std::uint32_t operator[](BlockField field) const {
+    return fields[static_cast<int>(field)];
   }
   EP_HOST_DEVICE constexpr Location operator[](Section section) const {
-    return sections[static_cast<int>(section)];
+    return {fields[first_field_of(section)], fields[first_field_of(section) + 1]};
+  }
+  EP_HOST_DEVICE constexpr void place(Section section, Location location) {
+    fields[first_field_of(section)] = location.segment;
+    fields[first_field_of(section) + 1] = location.offset_units;
   }
 };
-static_assert(sizeof(BlockAnnouncement) == kLineBytes);
+
+/// An announcement as it lies in the window: each word says by its tag that it is there. `head`
+/// (tag | status) is a release of what the sender did before the operation; the fields (tag |
+/// value) are relaxed, in no order.
+template <class Announcement>
+struct alignas(kLineBytes) Announced {
+  static constexpr int kNumFields = static_cast<int>(sizeof(Announcement) / sizeof(std::uint32_t));
+
+  std::uint64_t head = 0;
+  std::uint64_t fields[kNumFields] = {};
+};
+using AnnouncedOp = Announced<OpAnnouncement>;
+using AnnouncedBlock = Announced<BlockAnnouncement>;
+static_assert(sizeof(AnnouncedOp) == kLineBytes && sizeof(AnnouncedBlock) == 2 * kLineBytes);
 
 }  // namespace ep::layout

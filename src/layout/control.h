@@ -11,11 +11,15 @@
 
 namespace ep::layout {
 
-/// Tokens whose rows announce themselves together; a ticket of a combine spans no two chunks.
+/// Tokens that no ticket of a combine goes beyond.
 inline constexpr int kChunkTokens = 8;
 /// Rows per unit of ControlShape::ring_slots: the rows of a chunk never share one of the ring
 /// (intranode/README.md, why tickets never deadlock).
 inline constexpr int kRingSlotRows = kChunkTokens;
+/// Tokens of a dispatch whose rows announce themselves together (CopyWay::kReceiver). Fewer: their
+/// copies begin sooner. More: fewer words and releases.
+inline constexpr int kDispatchChunkTokens = 4;
+static_assert(kChunkTokens % kDispatchChunkTokens == 0);
 
 /// What the control region is sized by; equal on all ranks.
 struct ControlShape {
@@ -26,39 +30,56 @@ struct ControlShape {
   int ring_slots = 1;
 
   EP_HOST_DEVICE constexpr int max_columns() const { return num_ranks + max_experts; }
-  EP_HOST_DEVICE constexpr std::int64_t max_chunks() const {
-    return div_up(max_tokens, kChunkTokens);
-  }
   /// Rows that one rank may have on their way to another.
   EP_HOST_DEVICE constexpr std::int64_t ring_rows() const {
     return std::int64_t{ring_slots} * kRingSlotRows;
+  }
+  EP_HOST_DEVICE constexpr std::int64_t max_dispatch_chunks() const {
+    return div_up(max_tokens, kDispatchChunkTokens);
   }
 };
 
 /// Counters that the roles of one rank share. Zero between operations: the last role to leave
 /// resets them.
 enum class Ticket : int {
-  kBlock,
   kCount,
-  kAnnounce,
-  kScan,
-  kResolve,
+  kRoute,
   kSend,
   kRecord,
   kCopy,
   kPad,
   kPrepare,
+  kResolve,
   kPush,
   kPull,
   kIndex,
   kNum
 };
-enum class Stage : int { kCounted, kScanned, kPrepared, kIndexed, kResolved, kLeft, kNum };
+enum class Stage : int {
+  kCounted,
+  kTallied,
+  kScanned,
+  kPrepared,
+  kIndexed,
+  kResolved,
+  kLeft,
+  kNum
+};
 
 /// A counter on a line of its own.
 struct alignas(kLineBytes) Counter {
   std::uint64_t value = 0;
 };
+
+/// What a lane adds to LocalState::busy. Lanes of one launch add the same, so that n of them make n
+/// units; a sum with lanes of another call is no multiple of either.
+/// | 63..32 call | 31..0 one lane |
+EP_HOST_DEVICE constexpr std::uint64_t busy_unit(std::uint64_t call) { return (call << 32) | 1U; }
+
+/// Lanes in the word, if all of them are of one call.
+EP_HOST_DEVICE constexpr std::uint32_t busy_lanes(std::uint64_t busy) {
+  return static_cast<std::uint32_t>(busy);
+}
 
 /// Words of one rank that only its own roles write.
 struct LocalState {
@@ -66,6 +87,7 @@ struct LocalState {
   Counter rejected;           ///< ~position of the lowest invalid topk_idx counted so far, 0 = none
   Counter rejected_position;  ///< `rejected` of the last operation that counted, kept for the host
   Counter verdict;            ///< set by the resolve step: a Verdict
+  Counter busy;               ///< lanes that entered the launch at hand, each added busy_unit()
   Counter blocked_on;  ///< tag | peer + 1 while a lane waits long for a peer, else 0; peers read it
                        ///< to find whom to blame
   Counter tickets[static_cast<int>(Ticket::kNum)];
@@ -99,11 +121,12 @@ struct ControlLayout {
   std::int64_t fault = 0;
   std::int64_t abort = 0;
 
-  // Announcements: [kNumBanks][num_ranks] of OpAnnouncement, BlockAnnouncement, int32[max_columns].
+  // Announcements: [kNumBanks][num_ranks] of AnnouncedOp, AnnouncedBlock, u64[max_columns]: tag |
+  // rows of the column.
   std::int64_t ops = 0;
   std::int64_t blocks = 0;
   std::int64_t counts = 0;
-  // int32[max_columns]: this rank's own counts while they are summed up.
+  // int32[max_experts]: this rank's rows per expert while they are summed up, kFlat.
   std::int64_t totals = 0;
 
   // Counter[num_ranks] and its base, u64[num_ranks]: pairs and records that landed here; chunks of
@@ -115,7 +138,7 @@ struct ControlLayout {
   std::int64_t returned = 0;
   std::int64_t returned_base = 0;
 
-  // u64[num_ranks][max_chunks]: tag | chunk_value once the chunk's rows landed here.
+  // u64[num_ranks][max_dispatch_chunks]: tag | chunk_value once the chunk's rows landed here.
   std::int64_t chunk_flags = 0;
   // u64[num_ranks][max_tokens]: the epoch, once the row of the pair is in the ring (at the reader),
   // once it was read (at the writer).
@@ -132,8 +155,8 @@ struct ControlLayout {
   std::int64_t total_bytes = 0;
 
   /// Index of a chunk's word in chunk_flags.
-  EP_HOST_DEVICE constexpr std::int64_t chunk_index(int peer, std::int64_t chunk) const {
-    return peer * shape.max_chunks() + chunk;
+  EP_HOST_DEVICE constexpr std::int64_t chunk_flag_index(int peer, std::int64_t chunk) const {
+    return peer * shape.max_dispatch_chunks() + chunk;
   }
   /// Index of a token in pair_index, of a pair in ring_ready and ring_freed: a source has as many
   /// pairs as tokens at most.
@@ -154,17 +177,17 @@ EP_HOST_DEVICE constexpr ControlLayout make_control_layout(const ControlShape& s
   layout.local = regions.add<LocalState>(1);
   layout.fault = regions.add<FaultRecord>(1);
   layout.abort = regions.add<Counter>(1);
-  layout.ops = regions.add<OpAnnouncement>(kNumBanks * num_ranks);
-  layout.blocks = regions.add<BlockAnnouncement>(kNumBanks * num_ranks);
-  layout.counts = regions.add<std::int32_t>(kNumBanks * num_ranks * shape.max_columns());
-  layout.totals = regions.add<std::int32_t>(shape.max_columns());
+  layout.ops = regions.add<AnnouncedOp>(kNumBanks * num_ranks);
+  layout.blocks = regions.add<AnnouncedBlock>(kNumBanks * num_ranks);
+  layout.counts = regions.add<std::uint64_t>(kNumBanks * num_ranks * shape.max_columns());
+  layout.totals = regions.add<std::int32_t>(shape.max_experts);
   layout.arrived = regions.add<Counter>(num_ranks);
   layout.arrived_base = regions.add<std::uint64_t>(num_ranks);
   layout.pulled = regions.add<Counter>(num_ranks);
   layout.pulled_base = regions.add<std::uint64_t>(num_ranks);
   layout.returned = regions.add<Counter>(num_ranks);
   layout.returned_base = regions.add<std::uint64_t>(num_ranks);
-  layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_chunks());
+  layout.chunk_flags = regions.add<std::uint64_t>(num_ranks * shape.max_dispatch_chunks());
   layout.ring_ready = regions.add<std::uint64_t>(num_ranks * shape.max_tokens);
   layout.ring_freed = regions.add<std::uint64_t>(num_ranks * shape.max_tokens);
   layout.pair_index = regions.add<std::int32_t>(num_ranks * shape.max_tokens);

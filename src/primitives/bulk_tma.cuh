@@ -63,6 +63,10 @@ class TmaBulk {
   EP_DEVICE void wait_read() {
     if (group_.is_leader()) bulk_wait_read<kPending>();
   }
+  template <int kPending>
+  EP_DEVICE void wait_landed() {
+    if (group_.is_leader()) bulk_wait_landed<kPending>();
+  }
   EP_DEVICE void wait_all() {
     if (group_.is_leader()) bulk_wait_all();
   }

@@ -59,6 +59,8 @@ class VectorBulk {
   EP_DEVICE void commit() const {}
   template <int kPending>
   EP_DEVICE void wait_read() const {}
+  template <int kPending>
+  EP_DEVICE void wait_landed() const {}
   EP_DEVICE void wait_all() const {}
   /// Ordinary stores: the group's sync() and the release that follow order them.
   EP_DEVICE void fence() const {}

@@ -39,6 +39,7 @@ static_assert(Coop<SoloGroup>);
 /// Calls step(i) for i in [0, count), shared out over the group.
 template <Coop G, class Step>
 EP_HOST_DEVICE void for_each_strided(G group, std::int64_t count, Step step) {
+  EP_NO_UNROLL
   for (std::int64_t i = group.thread_rank(); i < count; i += group.size()) step(i);
 }
 

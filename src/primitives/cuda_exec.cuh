@@ -31,7 +31,7 @@ struct CudaExec {
   using Bulk = std::conditional_t<kHasTma, TmaBulk<kStages>, VectorBulk>;
   using RowPipe = primitives::RowPipe<Bulk>;
   using RowReducer =
-      std::conditional_t<kHasTma, BulkRowReducer<kRingBytes, kShape>, WarpRowReducer>;
+      std::conditional_t<kHasTma, BulkRowReducer<kRingBytes, kShape>, WarpRowReducer<kShape>>;
 
   EP_DEVICE static RowPipe make_row_pipe(WarpGroup group,
                                          const Lane& lane,
@@ -81,19 +81,30 @@ struct CudaExec {
   /// The scratch of a lane is shared memory.
   EP_DEVICE static void or_scratch(std::uint32_t* word, std::uint32_t bit) { or_shared(word, bit); }
 
-  /// prefixes[i] = bits in masks[0, i).
-  EP_DEVICE static void scan_masks(WarpGroup group,
-                                   const std::uint32_t* masks,
-                                   std::int32_t* prefixes,
-                                   std::int64_t count) {
+  /// prefixes[i] = bits in masks[0, i). Returns the bits in all of them.
+  EP_DEVICE static std::int32_t scan_masks(WarpGroup group,
+                                           const std::uint32_t* masks,
+                                           std::int32_t* prefixes,
+                                           std::int64_t count) {
+    constexpr int kInFlight = 4;
     std::int32_t before = 0;
-    for (std::int64_t first = 0; first < count; first += kWarpThreads) {
-      const std::int64_t at = first + group.thread_rank();
-      const std::int32_t bits = at < count ? __popc(masks[at]) : 0;
-      const std::int32_t through = before + group.inclusive_sum(bits);
-      if (at < count) prefixes[at] = through - bits;
-      before = group.shuffle(through, kWarpThreads - 1);
+    for (std::int64_t first = group.thread_rank(); first - group.thread_rank() < count;
+         first += kInFlight * kWarpThreads) {
+      std::int32_t bits[kInFlight];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t at = first + i * kWarpThreads;
+        bits[i] = at < count ? __popc(masks[at]) : 0;
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t at = first + i * kWarpThreads;
+        const std::int32_t through = before + group.inclusive_sum(bits[i]);
+        if (at < count) prefixes[at] = through - bits[i];
+        before = group.shuffle(through, kWarpThreads - 1);
+      }
     }
+    return before;
   }
 
   /// Any size and alignment; both multiples of 16, or of 4, are fast.
@@ -131,9 +142,23 @@ struct CudaExec {
                                    std::byte* dst,
                                    const std::byte* src,
                                    std::int64_t bytes) {
-    for_each_strided(group, bytes / static_cast<std::int64_t>(sizeof(Unit)), [&](std::int64_t i) {
-      layout::array_at<Unit>(dst, 0)[i] = layout::array_at<Unit>(src, 0)[i];
-    });
+    constexpr int kInFlight = sizeof(Unit) == sizeof(Vector) ? 4 : 1;
+    const std::int64_t count = bytes / static_cast<std::int64_t>(sizeof(Unit));
+    EP_NO_UNROLL
+    for (std::int64_t first = group.thread_rank(); first < count;
+         first += kInFlight * kWarpThreads) {
+      Unit units[kInFlight];
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t at = first + i * kWarpThreads;
+        if (at < count) units[i] = layout::array_at<Unit>(src, 0)[at];
+      }
+#pragma unroll
+      for (int i = 0; i < kInFlight; ++i) {
+        const std::int64_t at = first + i * kWarpThreads;
+        if (at < count) layout::array_at<Unit>(dst, 0)[at] = units[i];
+      }
+    }
   }
   template <class Unit>
   EP_DEVICE static void zero_units(WarpGroup group, std::byte* dst, std::int64_t bytes) {

@@ -35,6 +35,8 @@ class HostBulk {
   void commit() const {}
   template <int kPending>
   void wait_read() const {}
+  template <int kPending>
+  void wait_landed() const {}
   void wait_all() const {}
   void fence() const {
     if (store_ == RowStore::kStream) stream_fence();  // rows before the release that follows
@@ -129,16 +131,17 @@ struct HostExec {
   }
   static int popcount(std::uint32_t mask) { return std::popcount(mask); }
   static void or_scratch(std::uint32_t* word, std::uint32_t bit) { *word |= bit; }
-  /// prefixes[i] = bits in masks[0, i).
-  static void scan_masks(SoloGroup /*group*/,
-                         const std::uint32_t* masks,
-                         std::int32_t* prefixes,
-                         std::int64_t count) {
+  /// prefixes[i] = bits in masks[0, i). Returns the bits in all of them.
+  static std::int32_t scan_masks(SoloGroup /*group*/,
+                                 const std::uint32_t* masks,
+                                 std::int32_t* prefixes,
+                                 std::int64_t count) {
     std::int32_t sum = 0;
     for (std::int64_t i = 0; i < count; ++i) {
       prefixes[i] = sum;
       sum += std::popcount(masks[i]);
     }
+    return sum;
   }
   static void copy_bytes(SoloGroup /*group*/,
                          std::byte* dst,

@@ -16,6 +16,11 @@ namespace ep::primitives {
 struct OpParams {
   /// [num_ranks][layout::kMaxSegments] base addresses; read by Executor::peer_segment.
   const void* peer_table = nullptr;
+  /// Segment 0, which begins with the control region: of this rank, and of the first ranks, so that
+  /// an operation begins without a look into the table.
+  static constexpr int kNumBases = 8;
+  std::byte* own = nullptr;
+  std::byte* bases[kNumBases] = {};
   /// [num_ranks]; read by Executor::is_gone.
   const void* gone_flags = nullptr;
   layout::ControlLayout layout;
@@ -31,6 +36,8 @@ struct OpParams {
   layout::OpReport* report = nullptr;
   /// The host's own number of this call, for the report.
   std::uint64_t call = 0;
+  /// GPU, for tests: each CTA adds 1 to the word of its SM. Null: nothing is counted.
+  std::uint32_t* ctas_by_sm = nullptr;
   /// Host: rows are too many to be read from a cache.
   bool streams_rows = false;
 };
@@ -45,13 +52,15 @@ struct OpContext {
   std::uint64_t epoch;
 
   EP_HOST_DEVICE explicit OpContext(const OpParams& op_params)
-      : params(&op_params),
-        own(Exec::peer_segment(op_params.peer_table, op_params.rank * layout::kMaxSegments)),
-        epoch(0) {
+      : params(&op_params), own(op_params.own), epoch(0) {
     // Plain: written by the last lane of the previous operation, which the launch orders before
     // this one.
     epoch = Memory::load(&local()->epoch.value) + 1;
   }
+
+  /// For the rest of an operation that is under way.
+  EP_HOST_DEVICE OpContext(const OpParams& op_params, std::uint64_t epoch_now)
+      : params(&op_params), own(op_params.own), epoch(epoch_now) {}
 
   EP_HOST_DEVICE int rank() const { return params->rank; }
   EP_HOST_DEVICE int num_ranks() const { return params->layout.shape.num_ranks; }
@@ -76,8 +85,7 @@ struct OpContext {
   /// The same array at a peer.
   template <class T>
   EP_HOST_DEVICE T* array_of(int peer, std::int64_t offset) const {
-    return layout::array_at<T>(Exec::peer_segment(params->peer_table, peer * layout::kMaxSegments),
-                               offset);
+    return layout::array_at<T>(base_of(peer), offset);
   }
   /// A block of a peer's arena.
   EP_HOST_DEVICE std::byte* address_of(int peer, layout::Location location) const {
@@ -87,26 +95,42 @@ struct OpContext {
   }
 
   /// What `src` announced to this rank.
-  EP_HOST_DEVICE layout::OpAnnouncement* op_from(int src) const {
-    return array<layout::OpAnnouncement>(params->layout.ops) + bank_index(src);
+  EP_HOST_DEVICE layout::AnnouncedOp* op_from(int src) const {
+    return array<layout::AnnouncedOp>(params->layout.ops) + bank_index(src);
   }
-  EP_HOST_DEVICE layout::BlockAnnouncement* block_from(int src) const {
-    return array<layout::BlockAnnouncement>(params->layout.blocks) + bank_index(src);
+  EP_HOST_DEVICE layout::AnnouncedBlock* block_from(int src) const {
+    return array<layout::AnnouncedBlock>(params->layout.blocks) + bank_index(src);
   }
-  EP_HOST_DEVICE std::int32_t* counts_from(int src) const {
-    return array<std::int32_t>(params->layout.counts) +
+  EP_HOST_DEVICE std::uint64_t* counts_from(int src) const {
+    return array<std::uint64_t>(params->layout.counts) +
            bank_index(src) * params->layout.shape.max_columns();
   }
 
+  // Values that `src` announced. Precondition: the resolve step has seen the words. Relaxed: they
+  // were stored so, and say themselves that they are there.
+  EP_HOST_DEVICE std::uint32_t value_from(int src, layout::OpField field) const {
+    return value_of(&op_from(src)->fields[static_cast<int>(field)]);
+  }
+  EP_HOST_DEVICE std::uint32_t value_from(int src, layout::BlockField field) const {
+    return value_of(&block_from(src)->fields[static_cast<int>(field)]);
+  }
+  EP_HOST_DEVICE layout::Location value_from(int src, layout::Section section) const {
+    const std::uint64_t* fields = block_from(src)->fields + layout::first_field_of(section);
+    return {value_of(fields), value_of(fields + 1)};
+  }
+  EP_HOST_DEVICE std::int32_t count_from(int src, int column) const {
+    return static_cast<std::int32_t>(value_of(counts_from(src) + column));
+  }
+
   /// What `src` announced, in the copy that `peer` holds.
-  EP_HOST_DEVICE layout::OpAnnouncement* op_at(int peer, int src) const {
-    return array_of<layout::OpAnnouncement>(peer, params->layout.ops) + bank_index(src);
+  EP_HOST_DEVICE layout::AnnouncedOp* op_at(int peer, int src) const {
+    return array_of<layout::AnnouncedOp>(peer, params->layout.ops) + bank_index(src);
   }
-  EP_HOST_DEVICE layout::BlockAnnouncement* block_at(int peer, int src) const {
-    return array_of<layout::BlockAnnouncement>(peer, params->layout.blocks) + bank_index(src);
+  EP_HOST_DEVICE layout::AnnouncedBlock* block_at(int peer, int src) const {
+    return array_of<layout::AnnouncedBlock>(peer, params->layout.blocks) + bank_index(src);
   }
-  EP_HOST_DEVICE std::int32_t* counts_at(int peer, int src) const {
-    return array_of<std::int32_t>(peer, params->layout.counts) +
+  EP_HOST_DEVICE std::uint64_t* counts_at(int peer, int src) const {
+    return array_of<std::uint64_t>(peer, params->layout.counts) +
            bank_index(src) * params->layout.shape.max_columns();
   }
 
@@ -127,6 +151,13 @@ struct OpContext {
   }
 
  private:
+  EP_HOST_DEVICE std::byte* base_of(int peer) const {
+    if (peer < OpParams::kNumBases) return params->bases[peer];
+    return Exec::peer_segment(params->peer_table, peer * layout::kMaxSegments);
+  }
+  EP_HOST_DEVICE static std::uint32_t value_of(const std::uint64_t* word) {
+    return layout::value_in(Memory::load_relaxed_sys(word));
+  }
   EP_HOST_DEVICE std::int64_t bank_index(int src) const {
     return static_cast<std::int64_t>(layout::bank_of(epoch)) * num_ranks() + src;
   }

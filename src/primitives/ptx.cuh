@@ -35,6 +35,13 @@ EP_DEVICE inline std::uint64_t global_timer_ns() {
   return now;
 }
 
+/// The SM that this thread runs on, below %nsmid.
+EP_DEVICE inline std::uint32_t sm_id() {
+  std::uint32_t id;
+  asm volatile("mov.u32 %0, %smid;" : "=r"(id));
+  return id;
+}
+
 /// A load that leaves no line in L1: rows are read once.
 EP_DEVICE inline Vector load_streamed(const std::byte* address) {
   Vector v;
@@ -159,9 +166,15 @@ EP_DEVICE void bulk_wait_read() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kPending) : "memory");
 }
 
-/// All bulk stores of this thread are complete: their bytes are where they belong, visible to this
-/// thread.
-EP_DEVICE inline void bulk_wait_all() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+/// All but the newest kPending groups of this thread are complete: their bytes are where they
+/// belong, visible to this thread.
+template <int kPending>
+EP_DEVICE void bulk_wait_landed() {
+  asm volatile("cp.async.bulk.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+/// As bulk_wait_landed, for all groups.
+EP_DEVICE inline void bulk_wait_all() { bulk_wait_landed<0>(); }
 
 /// Orders completed bulk stores before a release that follows: without it the release covers only
 /// ordinary stores.

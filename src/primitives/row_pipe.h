@@ -40,6 +40,7 @@ struct StageSlice {
 /// | store(dst, stage, slice) | started; needs wait_loaded(stage)                                                   |
 /// | commit()                 | closes the group of stores begun since the last commit                              |
 /// | wait_read<kPending>()    | all but the newest kPending groups have read their stage: it may be loaded again    |
+/// | wait_landed<kPending>()  | the stores of all but the newest kPending groups have landed                        |
 /// | wait_all()               | all stores have landed                                                              |
 /// | fence()                  | landed stores precede a release that this lane makes next                           |
 /// | fence_acquired()         | copies that follow come after what this lane's last acquire made visible            |
@@ -52,6 +53,7 @@ concept BulkEngine = requires(B bulk, RowParts parts, std::byte* dst, int stage,
   bulk.store(dst, stage, slice);
   bulk.commit();
   bulk.template wait_read<0>();
+  bulk.template wait_landed<0>();
   bulk.wait_all();
   bulk.fence();
   bulk.fence_acquired();
@@ -93,10 +95,12 @@ class RowPipe {
     ++num_rows_;
   }
 
+  /// Number of the oldest row; precondition: not is_empty().
+  EP_HOST_DEVICE std::int64_t front() const { return rows_[0]; }
   /// Waits until the oldest row is there; returns its number.
   EP_HOST_DEVICE std::int64_t wait_front() {
     bulk_.wait_loaded(front_stage_);
-    return rows_[0];
+    return front();
   }
   /// Stores bytes of the oldest row's stage.
   EP_HOST_DEVICE void store(std::byte* dst, StageSlice slice) {
@@ -108,6 +112,14 @@ class RowPipe {
     for (int i = 1; i < kPrefetch; ++i) rows_[i - 1] = rows_[i];
     front_stage_ = next_stage(front_stage_);
     --num_rows_;
+  }
+
+  /// The stores of all retired rows but the newest kNewest have landed and precede the next release
+  /// of this lane. Loads go on meanwhile, and so do the newest rows.
+  template <int kNewest>
+  EP_HOST_DEVICE void await_landed() {
+    bulk_.template wait_landed<kNewest>();
+    bulk_.fence();
   }
 
   /// All stores have landed and precede the next release of this lane.

@@ -155,15 +155,28 @@ EP_DEVICE void sum_terms(const WarpRowSum& sum, Terms& terms, const SumSpec& spe
   }
 }
 
+/// The only term, in parts as those of a sum: a kernel of sums has registers for no more.
+template <class Terms>
+EP_DEVICE void copy_term(const WarpRowSum& sum, Terms& terms, const SumSpec& spec) {
+  for_each_part(sum, terms, num_vectors_of(spec), [&](std::int64_t first, std::int64_t end) {
+    terms.take(0, first, end, [&](int i, const Vector& vector) {
+      const std::int64_t at = first + i * kWarpThreads;
+      if (at < end)
+        store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)), vector);
+    });
+  });
+}
+
 /// All threads of the warp; `out` overlaps no input, or is the row of a single term.
-EP_DEVICE inline void sum_rows(const WarpRowSum& sum, const SumSpec& spec) {
-  if (is_copy(sum, spec))
-    return copy_vectors(sum.group, sum.out, sum.row_of(0), num_vectors_of(spec));
+template <SumShape kShape = SumShape::kAny>
+EP_DEVICE void sum_rows(const WarpRowSum& sum, const SumSpec& spec) {
   RowLoads loads{sum, num_vectors_of(spec)};
-  sum_terms<SumShape::kAny>(sum, loads, spec);
+  if (is_copy(sum, spec)) return copy_term(sum, loads, spec);
+  sum_terms<kShape>(sum, loads, spec);
 }
 
 /// Sums at once. Its stores are ordinary ones: the group's sync() and a release order them.
+template <SumShape kShape>
 class WarpRowReducer {
  public:
   using Sum = WarpRowSum;
@@ -176,7 +189,7 @@ class WarpRowReducer {
 
   EP_DEVICE Sum begin(WarpGroup group) const { return Sum(group); }
   EP_DEVICE void load(WarpGroup /*group*/, const Sum& /*sum*/) const {}
-  EP_DEVICE void finish(WarpGroup /*group*/, const Sum& sum) const { sum_rows(sum, spec_); }
+  EP_DEVICE void finish(WarpGroup /*group*/, const Sum& sum) const { sum_rows<kShape>(sum, spec_); }
   EP_DEVICE void drain(WarpGroup /*group*/) const {}
   EP_DEVICE void fence_acquired() const {}
 

@@ -187,7 +187,7 @@ class BulkRowReducer {
   /// Inline and called at one place of a lane: it holds the sums of all dtypes.
   EP_DEVICE void finish(WarpGroup /*group*/, const Sum& sum) {
     if (is_copy(sum, spec_)) {
-      copy(sum);
+      copy_term(sum, ring_, spec_);
     } else {
       sum_terms<kShape>(sum, ring_, spec_);
     }
@@ -200,16 +200,6 @@ class BulkRowReducer {
   }
 
  private:
-  EP_DEVICE void copy(const Sum& sum) {
-    const auto copy_vectors = [&](std::int64_t first, std::int64_t end) {
-      ring_.take(0, first, end, [&](int i, const Vector& v) {
-        const std::int64_t at = first + i * kWarpThreads;
-        if (at < end) store_streamed(sum.out + at * static_cast<std::int64_t>(sizeof(Vector)), v);
-      });
-    };
-    for_each_part(sum, ring_, num_vectors_of(spec_), copy_vectors);
-  }
-
   SumSpec spec_;
   Ring ring_;
 };

@@ -13,11 +13,13 @@ namespace ep::primitives {
 /// Where a role waits; part of the fault record.
 enum class WaitSite : std::uint32_t {
   kCounted,    ///< local: routing of all tokens counted
+  kTallied,    ///< local: rows of all experts summed up
   kScanned,    ///< local: prefix sums of all columns done
   kPrepared,   ///< local: side arrays copied into the arena
   kIndexed,    ///< local: pairs of all sources indexed
   kResolved,   ///< local: every peer's announcement seen
   kAnnounced,  ///< a peer's announcement of the operation
+  kCounts,     ///< a peer's counts
   kBlock,      ///< a peer's announcement of its blocks
   kChunk,      ///< a chunk of rows from a peer, to copy on
   kArrived,    ///< all rows and records of a peer
@@ -25,6 +27,7 @@ enum class WaitSite : std::uint32_t {
   kRingFreed,  ///< a row of the ring, read by the peer
   kPulled,     ///< a peer's reads of this rank's rows
   kReturned,   ///< router gradients of a peer
+  kAlone,      ///< local, not a wait: another launch of this rank has not ended
 };
 
 struct WaitFor {
@@ -33,41 +36,10 @@ struct WaitFor {
   std::uint64_t expected;
 };
 
-/// Polls between two looks at clock and abort word.
+/// Polls between two looks around.
 inline constexpr int kPollsPerCheck = 64;
 /// Of those, looks between two at a peer's liveness: its flag may lie behind a slow bus.
 inline constexpr int kChecksPerLivenessCheck = 8;
-
-/// Sets the abort word of every reachable peer and leaves the record there unless an earlier one
-/// exists.
-template <Executor Exec>
-EP_HOST_DEVICE void spread_fault(const OpContext<Exec>& op, const layout::FaultRecord& record) {
-  using Memory = typename Exec::Memory;
-  for (int hop = 0; hop < op.num_ranks(); ++hop) {
-    const int rank =
-        (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank
-    auto* fault = op.template array_of<layout::FaultRecord>(rank, op.control().fault);
-    if (Memory::compare_exchange_relaxed_sys(&fault->claimed, 0U, 1U)) {
-      const layout::FaultRecord* source = &record;
-      fault->op = source->op;
-      fault->site = source->site;
-      fault->reporter = source->reporter;
-      fault->peer = source->peer;
-      fault->direct_peer = source->direct_peer;
-      fault->peer_is_gone = source->peer_is_gone;
-      fault->epoch = source->epoch;
-      fault->expected = source->expected;
-      fault->got = source->got;
-      fault->waited_ns = source->waited_ns;
-      // [sync:fault] release: the record. Acquired in core/fault_status.cc.
-      Memory::store_release_sys(&fault->claimed, 2U);
-    }
-    // Relaxed: the record's own word orders its contents; this one only ends waits.
-    Memory::store_relaxed_sys(
-        &op.template array_of<layout::Counter>(rank, op.control().abort)->value, std::uint64_t{1});
-  }
-  op.report_failure();
-}
 
 /// Whom to blame: a rank that waits for a third one is not the culprit.
 template <Executor Exec>
@@ -84,90 +56,103 @@ EP_HOST_DEVICE int end_of_chain(const OpContext<Exec>& op, int peer) {
   return peer;
 }
 
-/// One thread's wait, polled until read() == expected.
-template <Executor Exec>
-class Poller {
- public:
-  EP_HOST_DEVICE Poller(const OpContext<Exec>& op, const WaitFor& wait)
-      : op_(&op), wait_(wait), start_ns_(Exec::clock_ns()) {}
-
-  /// One look; `is_check`: also at the abort word and the clock. False if the group gave up.
-  template <class Read>
-  EP_HOST_DEVICE bool look(Read read, bool is_check) {
-    // Liveness is read before the word: what a peer wrote before it left must still be seen.
-    const bool is_gone = is_check && is_peer_gone();
-    got_ = read();
-    if (is_done() || !is_check) return true;
-    if (!op_->may_proceed()) return false;
-    note_blocked(layout::tagged_word(op_->tag(), static_cast<std::uint32_t>(wait_.peer) + 1));
-    const std::uint64_t waited_ns = Exec::clock_ns() - start_ns_;
-    if (!is_gone && waited_ns <= limit_ns()) return true;
-    spread_fault(*op_, make_fault(waited_ns, is_gone));
-    return false;
-  }
-
-  EP_HOST_DEVICE bool is_done() const { return got_ == wait_.expected; }
-  EP_HOST_DEVICE void finish() {
-    if (is_noted_) note_blocked(0);
-  }
-
- private:
-  EP_HOST_DEVICE bool is_local() const { return wait_.peer == op_->rank(); }
-
-  EP_HOST_DEVICE bool is_peer_gone() {
-    const bool is_turn = num_checks_++ % kChecksPerLivenessCheck == 0;
-    return is_turn && !is_local() && Exec::is_gone(op_->params->gone_flags, wait_.peer);
-  }
-
-  // A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at
-  // most in a row: the lane that waits for the peer must be the one to report.
-  EP_HOST_DEVICE std::uint64_t limit_ns() const {
-    const std::uint64_t timeout_ns = op_->params->timeout_ns;
-    return is_local() ? timeout_ns * (static_cast<std::uint64_t>(op_->num_ranks()) + 1)
-                      : timeout_ns;
-  }
-
-  EP_HOST_DEVICE void note_blocked(std::uint64_t word) {
-    if (is_local()) return;
-    // Relaxed: see end_of_chain.
-    Exec::Memory::store_relaxed_sys(&op_->local()->blocked_on.value, word);
-    is_noted_ = true;
-  }
-
-  EP_HOST_DEVICE layout::FaultRecord make_fault(std::uint64_t waited_ns, bool is_gone) const {
-    layout::FaultRecord record;
-    record.op = op_->params->announcement[layout::OpField::kKind];
-    record.site = static_cast<std::uint32_t>(wait_.site);
-    record.reporter = op_->rank();
-    record.peer = is_gone ? wait_.peer : end_of_chain(*op_, wait_.peer);
-    record.direct_peer = wait_.peer;
-    record.peer_is_gone = is_gone ? 1 : 0;
-    record.epoch = op_->epoch;
-    record.expected = wait_.expected;
-    record.got = got_;
-    record.waited_ns = waited_ns;
-    return record;
-  }
-
-  const OpContext<Exec>* op_;
-  WaitFor wait_;
-  std::uint64_t start_ns_;
-  std::uint64_t got_ = 0;
-  int num_checks_ = 0;
-  bool is_noted_ = false;
+/// What a long wait finds when it looks around.
+enum class Outlook {
+  kGoOn,
+  kAborted,  ///< another lane gave up
+  kGone,     ///< the peer's connection ended; what it wrote before that still counts
+  kLate,     ///< the deadline is over
 };
+
+// A wait for this rank's own lanes ends after theirs for peers, of which there is one per peer at
+// most in a row: the lane that waits for the peer must be the one to report.
+EP_HOST_DEVICE inline std::uint64_t limit_ns(const OpParams& params, int peer) {
+  const auto num_ranks = static_cast<std::uint64_t>(params.layout.shape.num_ranks);
+  return peer == params.rank ? params.timeout_ns * (num_ranks + 1) : params.timeout_ns;
+}
+
+// Out of line: every wait has a copy of what is inlined, and a GPU reads the code of a kernel from
+// memory, each time that others used its cache in between.
+
+/// Looks at the abort word, the peer's liveness and the clock; tells those who look for the end of
+/// a chain of ranks for whom this one waits.
+template <Executor Exec>
+EP_COLD EP_HOST_DEVICE Outlook look_around(
+    const OpParams* params, std::uint64_t epoch, int peer, std::uint64_t start_ns, int polls) {
+  const OpContext<Exec> op(*params, epoch);
+  if (!op.may_proceed()) return Outlook::kAborted;
+  if (peer != op.rank()) {
+    // Relaxed: see end_of_chain.
+    Exec::Memory::store_relaxed_sys(
+        &op.local()->blocked_on.value,
+        layout::tagged_word(op.tag(), static_cast<std::uint32_t>(peer) + 1));
+    const bool is_turn = polls / kPollsPerCheck % kChecksPerLivenessCheck == 1;
+    if (is_turn && Exec::is_gone(params->gone_flags, peer)) return Outlook::kGone;
+  }
+  return Exec::clock_ns() - start_ns > limit_ns(*params, peer) ? Outlook::kLate : Outlook::kGoOn;
+}
+
+/// Gives up a wait: sets the abort word of every reachable peer, and leaves the record there unless
+/// an earlier one exists. Always false.
+template <Executor Exec>
+EP_COLD EP_HOST_DEVICE bool give_up(const OpParams* params,
+                                    std::uint64_t epoch,
+                                    WaitFor wait,
+                                    std::uint64_t got,
+                                    std::uint64_t start_ns,
+                                    bool is_gone) {
+  using Memory = typename Exec::Memory;
+  const OpContext<Exec> op(*params, epoch);
+  const std::uint64_t waited_ns = Exec::clock_ns() - start_ns;
+  const bool is_culprit = is_gone || wait.site == WaitSite::kAlone;
+  const int blamed = is_culprit ? wait.peer : end_of_chain(op, wait.peer);
+  for (int hop = 0; hop < op.num_ranks(); ++hop) {
+    const int rank =
+        (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank
+    auto* fault = op.template array_of<layout::FaultRecord>(rank, op.control().fault);
+    if (Memory::compare_exchange_relaxed_sys(&fault->claimed, 0U, 1U)) {
+      fault->op = params->announcement[layout::OpField::kKind];
+      fault->site = static_cast<std::uint32_t>(wait.site);
+      fault->reporter = op.rank();
+      fault->peer = blamed;
+      fault->direct_peer = wait.peer;
+      fault->peer_is_gone = is_gone ? 1 : 0;
+      fault->epoch = epoch;
+      fault->expected = wait.expected;
+      fault->got = got;
+      fault->waited_ns = waited_ns;
+      // [sync:fault] release: the record. Acquired in core/fault_status.cc.
+      Memory::store_release_sys(&fault->claimed, 2U);
+    }
+    // Relaxed: the record's own word orders its contents; this one only ends waits.
+    Memory::store_relaxed_sys(
+        &op.template array_of<layout::Counter>(rank, op.control().abort)->value, std::uint64_t{1});
+  }
+  op.report_failure();
+  return false;
+}
 
 /// One thread: polls until read() == wait.expected. False if the group gave up.
 template <Executor Exec, class Read>
 EP_HOST_DEVICE bool poll_until(const OpContext<Exec>& op, const WaitFor& wait, Read read) {
   if (read() == wait.expected) return true;
-  Poller<Exec> poller(op, wait);
-  for (int polls = 1;; ++polls) {
-    Exec::relax(polls);
-    if (!poller.look(read, polls % kPollsPerCheck == 0)) return false;
-    if (poller.is_done()) break;
+  const std::uint64_t start_ns = Exec::clock_ns();
+  int polls = 0;
+  for (bool is_done = false; !is_done;) {
+    Exec::relax(++polls);
+    // Liveness is read before the word: what a peer wrote before it left must still be seen.
+    const Outlook outlook = polls % kPollsPerCheck == 0
+                                ? look_around<Exec>(op.params, op.epoch, wait.peer, start_ns, polls)
+                                : Outlook::kGoOn;
+    const std::uint64_t got = read();
+    is_done = got == wait.expected;
+    if (is_done || outlook == Outlook::kGoOn) continue;
+    if (outlook == Outlook::kAborted) return false;
+    return give_up<Exec>(op.params, op.epoch, wait, got, start_ns, outlook == Outlook::kGone);
   }
-  poller.finish();
+  // Relaxed: see end_of_chain.
+  if (polls >= kPollsPerCheck && wait.peer != op.rank())
+    Exec::Memory::store_relaxed_sys(&op.local()->blocked_on.value, std::uint64_t{0});
   return true;
 }
 

@@ -242,5 +242,20 @@ TEST(BenchLauncher, RanksOfALauncherAgreeWithForkedOnes) {
   EXPECT_EQ(hash_of(first, 2), hash_of(moe("--json -"), 2));
 }
 
+TEST(BenchSoak, ChecksEveryRowOfEveryRound) {
+  for (const char* options : {"--ranks 2", "--ranks 3 --launch threads --layout expert_major"}) {
+    const BenchOutcome outcome = run_bench(
+        words_of(std::string("soak --iters 40 --tokens 16 --hidden 64 --json - ") + options));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err << outcome.out;
+    ASSERT_EQ(outcome.lines().size(), 1u) << outcome.out;
+    const auto line = outcome.lines().front();
+    EXPECT_EQ(line["op"], "soak");
+    EXPECT_EQ(line["rows_wrong"], 0);
+    // Output rows of all rounds, and at least as many received ones.
+    EXPECT_GE(line["rows_checked"].get<int>(), 2 * 40 * 16 * line["ranks"].get<int>());
+    EXPECT_NE(outcome.err.find("40 rounds of dispatch and combine"), std::string::npos);
+  }
+}
+
 }  // namespace
 }  // namespace ep::test

@@ -7,11 +7,15 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
+#include <vector>
 
 namespace ep::bench {
 namespace {
@@ -49,6 +53,7 @@ class RemoteDevice : public Device {
     std::memset(device, byte, bytes);
     return {};
   }
+  Status delay(std::chrono::microseconds /*time*/) override { return {}; }
   Status synchronize() override { return {}; }
   Result<std::unique_ptr<Graph>> capture(const Call& call) override {
     ++counts_.captures;
@@ -79,6 +84,47 @@ class RemoteDevice : public Device {
   };
 
   Counts& counts_;
+};
+
+/// Checks as the kernels of a GPU do, and may damage what it checks: then only it sees the damage.
+class CheckingDevice : public RemoteDevice {
+ public:
+  static constexpr int kLanes = 3;
+  using RemoteDevice::RemoteDevice;
+  std::function<void(ReceivedTable&)> damage_received;
+  std::function<void(OutputTable&)> damage_output;
+  int num_checks = 0;
+
+  bool can_check() const override { return true; }
+  Status check(const ReceivedTable& table, WrongRows* wrong) override {
+    ReceivedTable checked = table;
+    if (damage_received) damage_received(checked);
+    ++num_checks;
+    for (std::int64_t item = 0; item < checked.num_items(); ++item) {
+      std::int64_t first = ReceivedTable::kRight;
+      for (int lane = kLanes - 1; lane >= 0; --lane) {
+        const std::int64_t unit = first_wrong_unit(checked, item, lane, kLanes);
+        if (unit != ReceivedTable::kRight) first = unit;
+      }
+      if (first == ReceivedTable::kRight) continue;
+      if (wrong->num_wrong++ == 0) note_unit(checked, item, first, *wrong);
+    }
+    return {};
+  }
+  Status check(const OutputTable& table, WrongRows* wrong) override {
+    OutputTable checked = table;
+    if (damage_output) damage_output(checked);
+    ++num_checks;
+    for (std::int64_t token = 0; token < checked.num_rows; ++token) {
+      for (std::int64_t elem = 0; elem < checked.hidden; ++elem) {
+        const ElemVerdict verdict = check_elem(checked, token, elem);
+        if (verdict.is_right) continue;
+        if (wrong->num_wrong++ == 0) note_elem(checked, token, elem, verdict, *wrong);
+        break;
+      }
+    }
+    return {};
+  }
 };
 
 Options sample_options(Command command) {
@@ -201,6 +247,107 @@ TEST(BenchRemoteDevice, AWrongByteBehindTheCopyIsSeen) {
   RemoteDevice::Counts counts;
   Damaging device(counts);
   EXPECT_GT(run_on(device, sample_options(Command::kDispatch)).received.wrong, 0);
+}
+
+class BenchCheckingDevice : public testing::TestWithParam<std::tuple<DType, Layout, bool>> {
+ protected:
+  Options options() const {
+    Options options = sample_options(Command::kMoe);
+    options.dtype = std::get<0>(GetParam());
+    options.layout = std::get<1>(GetParam());
+    options.align = options.layout == Layout::kFlat ? 1 : 8;
+    options.exact = std::get<2>(GetParam());
+    return options;
+  }
+};
+
+TEST_P(BenchCheckingDevice, FindsWhatTheProcessorFinds) {
+  RemoteDevice::Counts counts;
+  CheckingDevice device(counts);
+  const RankResult checked = run_on(device, options());
+  const RankResult host = run_on_host(options());
+  EXPECT_EQ(checked.received.wrong, 0) << checked.received.first_wrong;
+  EXPECT_EQ(checked.output.wrong, 0) << checked.output.first_wrong;
+  EXPECT_EQ(checked.received.checked, host.received.checked);
+  EXPECT_EQ(checked.output.checked, host.output.checked);
+  EXPECT_EQ(checked.output_hash, host.output_hash);
+  EXPECT_GT(device.num_checks, 0);
+}
+
+TEST_P(BenchCheckingDevice, FindsADamagedOutputElement) {
+  RemoteDevice::Counts counts;
+  CheckingDevice device(counts);
+  std::vector<std::byte> copy;
+  device.damage_output = [&](OutputTable& table) {
+    copy.assign(table.out, table.out + table.num_rows * table.out_row_bytes);
+    copy[static_cast<std::size_t>(3 * table.out_row_bytes + (table.is_exact ? 8 : 11))] ^=
+        std::byte{0x40};
+    table.out = copy.data();
+  };
+  const RankResult checked = run_on(device, options());
+  EXPECT_GT(checked.output.wrong, 0);
+  EXPECT_NE(checked.output.first_wrong.find("rank 0, round 0: out[3, "), std::string::npos)
+      << checked.output.first_wrong;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats,
+    BenchCheckingDevice,
+    testing::Combine(
+        testing::Values(DType::kBf16, DType::kFp16, DType::kFp32, DType::kFp8E4M3, DType::kInt8),
+        testing::Values(Layout::kFlat, Layout::kExpertMajor),
+        testing::Bool()));
+
+struct ReceivedDamage {
+  const char* place;  ///< as the description names it
+  std::function<void(ReceivedTable&)> damage;
+};
+
+/// `elems` elements at `first`, with the one at `index` changed by `change`.
+template <class T, class Change>
+const T* damaged(const T* first, std::int64_t elems, std::int64_t index, Change change) {
+  static std::vector<T> copy;
+  copy.assign(first, first + elems);
+  change(copy[static_cast<std::size_t>(index)]);
+  return copy.data();
+}
+
+TEST(BenchCheckingDevice, NamesThePlaceOfEveryDamageToReceivedRows) {
+  const auto add_one = [](auto& value) { value += 1; };
+  const std::vector<ReceivedDamage> damages = {
+      {"wrong bytes from 112 on of row 2",
+       [](ReceivedTable& table) {
+         table.x = damaged(table.x, table.num_rows * table.row_bytes, 3 * table.row_bytes - 1,
+                           [](std::byte& byte) { byte ^= std::byte{1}; });
+       }},
+      {"wrong scale 0 of row 4",
+       [&](ReceivedTable& table) {
+         table.scales = damaged(table.scales, table.num_rows, 4, add_one);
+       }},
+      {"wrong topk_idx 2 of row 1",
+       [&](ReceivedTable& table) {
+         table.topk_idx = damaged(table.topk_idx, table.num_rows * 3, 5, add_one);
+       }},
+      {"wrong topk_weights 0 of row 1",
+       [&](ReceivedTable& table) {
+         table.topk_weights = damaged(table.topk_weights, table.num_rows * 3, 3, add_one);
+       }},
+      {"wrong sizes[2]",
+       [&](ReceivedTable& table) {
+         table.lists[0].got = damaged(table.lists[0].got, 3, 2, add_one);
+       }},
+      {"wrong expert_counts[5]", [&](ReceivedTable& table) {
+         table.lists[1].got = damaged(table.lists[1].got, table.lists[1].size, 5, add_one);
+       }}};
+  for (const ReceivedDamage& damage : damages) {
+    RemoteDevice::Counts counts;
+    CheckingDevice device(counts);
+    device.damage_received = damage.damage;
+    const RankResult checked = run_on(device, sample_options(Command::kDispatch));
+    EXPECT_GT(checked.received.wrong, 0) << damage.place;
+    EXPECT_NE(checked.received.first_wrong.find(damage.place), std::string::npos)
+        << damage.place << " in: " << checked.received.first_wrong;
+  }
 }
 
 TEST(BenchDevice, CudaIsRefusedWhereTheBuildLacksIt) {

@@ -39,7 +39,8 @@ def lines():
                    "placement": option("--placement", "arena"), "median_us": float(os.environ.get("FAKE_US", "170")),
                    "p10_us": 169.0, "p90_us": 171.0, "logical_gbps": 700.0, "physical_gbps": 340.0,
                    "fraction_of_ceiling": 0.93 if option("--ceilings") else None,
-                   "host_us": 6.0 if mode == "eager" else None, "rows_wrong": 0, "fixed_bytes": 8 << 20,
+                   "host_us": 6.0 if mode == "eager" else None, "rows_wrong": 0,
+                   "rows_checked": int(os.environ.get("FAKE_CHECKED", "8")), "fixed_bytes": 8 << 20,
                    "output_hash": "badbadbadbadbad0" if odd else "0123456789abcdef", "device": "a GPU",
                    "driver": "580", "clocks": 1980, "commit": "abc", "date": "today"}
 
@@ -76,8 +77,9 @@ class GpuScriptTest(unittest.TestCase):
         file.write_text(text, encoding="utf-8")
         file.chmod(0o755)
 
-    def run_script(self, script, *arguments, **faults):
-        return subprocess.run([str(SCRIPTS / script), str(self.folder), *arguments], capture_output=True, text=True,
+    def run_script(self, script, *arguments, option=None, **faults):
+        options = [option] if option else []
+        return subprocess.run([str(SCRIPTS / script), *options, str(self.folder), *arguments], capture_output=True, text=True,
                               check=False, env={**os.environ, **faults})
 
     def test_check_passes_where_all_bits_agree(self):
@@ -99,12 +101,41 @@ class GpuScriptTest(unittest.TestCase):
 
     def test_check_reports_failed_and_skipped_tests(self):
         self.write("tests/gpu/a_test", SKIPPING_TEST)
+        self.write("tests/fault/c_test", "#!/bin/sh\ntest \"$EP_TEST_SCALE\" = 0.25\n")
         self.write("tests/moe/b_test", "#!/bin/sh\ntest \"$EP_TEST_BACKEND\" != cuda\n")
         done = self.run_script("gpu_check.sh")
         self.assertEqual(done.returncode, 1)
         self.assertIn("needs 8 GPUs", done.stdout)
         self.assertIn("1 tests skipped", done.stdout)
         self.assertIn("failed: b_test (EP_TEST_BACKEND=cuda)", done.stdout)
+
+    def test_soak_reports_rounds_and_failures(self):
+        done = self.run_script("gpu_check.sh", option="--soak")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("soak --ranks 2: 8 rows checked, 0 wrong", done.stdout)
+        done = self.run_script("gpu_check.sh", option="--soak", FAKE_FAILS="soak")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("rank 1 did not come", done.stdout)
+
+    def sanitize(self, tool):
+        self.write("bin/compute-sanitizer", tool)
+        path = f"{self.folder}/bin:{os.environ['PATH']}"
+        return self.run_script("gpu_check.sh", option="--sanitize", PATH=path)
+
+    def test_sanitizers_run_two_ranks_and_show_what_they_find(self):
+        done = self.sanitize("#!/bin/sh\necho \"========= ERROR SUMMARY: 0 errors\"\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for tool in ("memcheck", "racecheck", "synccheck"):
+            self.assertRegex(done.stdout, f"ok    {tool}: soak .*: +2 ========= ERROR SUMMARY: 0 errors")
+        done = self.sanitize("#!/bin/sh\necho \"Invalid write of rank $RANK\"\nexit 99\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Invalid write of rank 1", done.stdout)
+        done = self.sanitize("#!/bin/sh\necho Error: Device not supported\nexit 1\n")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("SKIP  memcheck", done.stdout)
+
+    def test_an_option_that_there_is_not_is_an_error(self):
+        self.assertEqual(self.run_script("gpu_check.sh", option="--what").returncode, 2)
 
     def test_both_say_why_they_skip_without_a_gpu(self):
         for script in ("gpu_check.sh", "gpu_bench.sh"):
@@ -119,6 +150,7 @@ class GpuScriptTest(unittest.TestCase):
 
     def bench(self, **faults):
         results = self.folder / "results.jsonl"
+        results.touch()
         done = self.run_script("gpu_bench.sh", str(results), **faults)
         return done, [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()]
 
@@ -129,15 +161,30 @@ class GpuScriptTest(unittest.TestCase):
         measured = [line for line in lines if line["op"] != "p2p"]
         self.assertTrue(all(line["fraction_of_ceiling"] == 0.93 for line in measured), "ceilings are passed on")
         modes = {(line["op"], line["mode"], line["sms"]) for line in measured}
-        for sms in (12, 14, 16, 132):
-            self.assertLessEqual({("dispatch", "graph", sms), ("dispatch", "eager", sms)}, modes)
-        for sms in (8, 10, 12, 16):
-            self.assertIn(("combine", "graph", sms), modes)
+        for mode in ("graph", "eager"):
+            for sms in (8, 10, 12, 14, 16, 24, 32, 64, 132):
+                self.assertIn(("dispatch", mode, sms), modes)
+            for sms in (6, 8, 10, 12, 16, 24, 132):
+                self.assertIn(("combine", mode, sms), modes)
+        for op in ("dispatch", "combine"):
+            self.assertEqual({line["sms"] for line in measured if line["op"] == op and line["layout"] == "expert_major"},
+                             {16, 64, 132})
         self.assertEqual({line["tokens"] for line in measured}, {128, 512, 1024, 4096})
         self.assertIn("goal", done.stdout)
         self.assertNotIn("MISSED", done.stdout)
+        self.assertNotIn("WARNING", done.stdout)
         self.bench()
         self.assertEqual(len(self.bench()[1]), 3 * len(lines), "lines are appended")
+
+    def test_bench_warns_of_lines_that_are_not_checked(self):
+        done, _ = self.bench(FAKE_CHECKED="0")
+        self.assertIn("WARNING: not checked: combine bf16 flat outside, graph, 16 SMs", done.stdout)
+
+    def test_bench_stops_when_the_time_is_up(self):
+        done, lines = self.bench(EP_BENCH_SECONDS="0")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(lines, [])
+        self.assertIn("failed: ceilings: not run, the time is up", done.stdout)
 
     def test_bench_names_missed_bars(self):
         done, _ = self.bench(FAKE_US="500")

@@ -68,6 +68,24 @@ TEST(ArenaMessage, CarriesAllFieldsAndADescriptor) {
   EXPECT_EQ(receive_message(pair.far.get())->state, ReceiveState::kNothing);
 }
 
+TEST(ArenaMessage, CarriesAFabricHandleWithoutADescriptor) {
+  const PacketPair pair;
+  ArenaMessage message{.kind = ArenaMessageKind::kFabricSegment, .segment = 4, .bytes = 8192};
+  for (std::size_t i = 0; i < message.fabric.size(); ++i) {
+    message.fabric[i] = static_cast<std::byte>(200 + i);
+  }
+  ASSERT_TRUE(send_message(pair.near.get(), message, -1, patient()).ok());
+  const auto received = receive_message(pair.far.get());
+  ASSERT_TRUE(received.ok());
+  EXPECT_EQ(received->message.kind, ArenaMessageKind::kFabricSegment);
+  EXPECT_EQ(received->message.fabric, message.fabric);
+  EXPECT_FALSE(received->fd.is_open());
+  auto memory = create_memory(4096);
+  ASSERT_TRUE(memory.ok());
+  ASSERT_TRUE(send_message(pair.near.get(), message, memory->get(), patient()).ok());
+  EXPECT_EQ(receive_message(pair.far.get()).status().code(), Errc::kFabric);
+}
+
 TEST(ArenaMessage, ADescriptorTooFewOrTooManyIsAnErrorAndClosed) {
   auto memory = create_memory(4096);
   ASSERT_TRUE(memory.ok());
@@ -308,8 +326,10 @@ DeviceUuid uuid_of(int device) {
 std::vector<ArenaIdentity> ranks_on_devices(const std::vector<int>& devices) {
   std::vector<ArenaIdentity> identities;
   for (const int device : devices) {
-    identities.push_back(make_identity(
-        "unused", 4096, {.ordinal = device, .uuid = uuid_of(device), .unreachable = {}}));
+    DeviceIdentity identity;
+    identity.ordinal = device;
+    if (!identity.is_host()) identity.uuid = uuid_of(device);
+    identities.push_back(make_identity("unused", 4096, identity));
   }
   return identities;
 }
@@ -327,6 +347,37 @@ TEST(ArenaIdentity, NamesThePairThatHasNoWayToEachOther) {
             "rank 3 on device 47 (GPU-2f2f2f2f-2f2f-2f2f-2f2f-2f2f2f2f2f2f)");
 }
 
+TEST(ArenaIdentity, NamesRanksOfOtherHostsWhoseGpusLackFabricHandles) {
+  std::vector<ArenaIdentity> identities = ranks_on_devices({0, 1, 0, 1});
+  for (ArenaIdentity& identity : identities) identity.host_name = "node1";
+  identities[2].host = identities[3].host = "another kernel";
+  identities[2].host_name = identities[3].host_name = "node2";
+  identities[0].device.has_fabric_handles = identities[3].device.has_fabric_handles = true;
+  const std::string hosts =
+      "arena: on another host (or in other namespaces) than rank 0: rank 2, 3; rank 0 on node1, "
+      "rank 2 on node2; ";
+  const Status lacking = check_identities(identities);
+  EXPECT_EQ(lacking.code(), Errc::kUnsupported);
+  EXPECT_EQ(lacking.message(),
+            hosts + "without FABRIC handles, by which GPUs reach memory of other hosts: rank 1, 2");
+  for (ArenaIdentity& identity : identities) identity.device.has_fabric_handles = true;
+  const Status complete = check_identities(identities);
+  EXPECT_EQ(complete.code(), Errc::kUnsupported);
+  EXPECT_EQ(complete.message(),
+            hosts +
+                "all GPUs have FABRIC handles, but the messages of an arena do not cross hosts "
+                "so far");
+}
+
+TEST(ArenaIdentity, FabricHandlesAreChosenWhereAllRanksHaveThem) {
+  std::vector<ArenaIdentity> identities = ranks_on_devices({0, 1, 2});
+  EXPECT_EQ(choose_handles(identities), HandleKind::kDescriptor);
+  identities[0].device.has_fabric_handles = identities[2].device.has_fabric_handles = true;
+  EXPECT_EQ(choose_handles(identities), HandleKind::kDescriptor) << "rank 1 could not map them";
+  identities[1].device.has_fabric_handles = true;
+  EXPECT_EQ(choose_handles(identities), HandleKind::kFabric);
+}
+
 TEST(ArenaIdentity, NamesRanksWithAnotherKindOfMemory) {
   std::vector<ArenaIdentity> identities = ranks_on_devices({0, DeviceIdentity::kHost, 1});
   const Status status = check_identities(identities);
@@ -335,8 +386,11 @@ TEST(ArenaIdentity, NamesRanksWithAnotherKindOfMemory) {
 }
 
 TEST(ArenaIdentity, SurvivesTheTripAndDamageIsAnError) {
-  const ArenaIdentity identity = make_identity(
-      "name", 4096, {.ordinal = 3, .uuid = uuid_of(7), .unreachable = {uuid_of(1), uuid_of(9)}});
+  const ArenaIdentity identity = make_identity("name", 4096,
+                                               {.ordinal = 3,
+                                                .uuid = uuid_of(7),
+                                                .unreachable = {uuid_of(1), uuid_of(9)},
+                                                .has_fabric_handles = true});
   const Bootstrap::Bytes good = encode_identity(identity);
   const auto copy = decode_identity(good);
   ASSERT_TRUE(copy.ok());
@@ -346,6 +400,7 @@ TEST(ArenaIdentity, SurvivesTheTripAndDamageIsAnError) {
   EXPECT_EQ(copy->device.ordinal, 3);
   EXPECT_EQ(copy->device.uuid, uuid_of(7));
   EXPECT_EQ(copy->device.unreachable, identity.device.unreachable);
+  EXPECT_TRUE(copy->device.has_fabric_handles);
   for (std::size_t size = 0; size < good.size(); ++size) {
     EXPECT_FALSE(decode_identity(std::span(good).first(size)).ok()) << size;
   }

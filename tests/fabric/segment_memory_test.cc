@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -48,8 +49,12 @@ struct Published {
 struct Script {
   std::atomic<bool> fails_to_map{false};
   std::atomic<bool> fails_to_publish{false};
+  /// Segments of this rank have it, else a descriptor. Set before the arena is used.
+  std::optional<FabricHandle> fabric{};
   std::mutex mutex;
   std::vector<Published> published;
+  /// Those that map() got.
+  std::vector<std::optional<FabricHandle>> mapped;
 
   std::vector<Published> all_published() {
     const std::lock_guard lock(mutex);
@@ -63,12 +68,18 @@ class FakeMemory final : public SegmentMemory {
   explicit FakeMemory(Script& script) : script_(script) {}
 
   Result<Created> create(std::int64_t bytes, std::int64_t /*used_bytes*/) override {
+    const std::int64_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
+    Created created{.handle = {}, .mapping = std::make_shared<HeapMapping>(rounded)};
+    created.handle.fabric = script_.fabric;
+    if (script_.fabric) return created;
     Result<base::UniqueFd> fd = create_memory(kGranule);
     if (!fd.ok()) return fd.status();
-    const std::int64_t rounded = (bytes + kGranule - 1) / kGranule * kGranule;
-    return Created{.fd = std::move(*fd), .mapping = std::make_shared<HeapMapping>(rounded)};
+    created.handle.fd = std::move(*fd);
+    return created;
   }
-  Result<std::shared_ptr<Mapping>> map(int /*fd*/, std::int64_t bytes) override {
+  Result<std::shared_ptr<Mapping>> map(const SegmentHandle& handle, std::int64_t bytes) override {
+    const std::lock_guard lock(script_.mutex);
+    script_.mapped.push_back(handle.fabric);
     if (script_.fails_to_map) return Status(Errc::kCuda, "map", kMapError);
     return std::shared_ptr<Mapping>(std::make_shared<HeapMapping>(bytes));
   }
@@ -115,6 +126,45 @@ TEST_F(SegmentMemoryTest, TheSizeIsWhatTheMemoryGave) {
   EXPECT_EQ(announced_.bytes, 2 * kGranule) << "a peer maps the whole segment";
   EXPECT_EQ(peer_.arena().total_bytes(), 2 * kGranule);
   EXPECT_TRUE(peer_.arena().locate(segment->base, 2 * kGranule).has_value());
+}
+
+FabricHandle fabric_handle(int seed) {
+  FabricHandle handle{};
+  for (std::size_t i = 0; i < handle.size(); ++i) {
+    handle[i] = static_cast<std::byte>(static_cast<std::size_t>(seed) + i);
+  }
+  return handle;
+}
+
+TEST_F(SegmentMemoryTest, ASegmentWithAFabricHandleIsAnnouncedByIt) {
+  script_.fabric = fabric_handle(3);
+  const auto segment = add(kGranule, {.kind = ArenaMessageKind::kMapped});
+  ASSERT_TRUE(segment.ok()) << segment.status().to_string();
+  EXPECT_EQ(announced_.kind, ArenaMessageKind::kFabricSegment);
+  EXPECT_EQ(announced_.fabric, fabric_handle(3));
+  EXPECT_EQ(announced_.bytes, kGranule);
+}
+
+TEST_F(SegmentMemoryTest, APeersFabricHandleIsWhatIsMapped) {
+  ArenaMessage message = segment_message(2, kGranule);
+  message.kind = ArenaMessageKind::kFabricSegment;
+  message.fabric = fabric_handle(9);
+  peer_.send(message);
+  EXPECT_EQ(peer_.receive().message.kind, ArenaMessageKind::kMapped);
+  EXPECT_NE(peer_.arena().base(1, 2), nullptr);
+  const std::lock_guard lock(script_.mutex);
+  ASSERT_EQ(script_.mapped.size(), 1U);
+  EXPECT_EQ(script_.mapped[0], fabric_handle(9));
+}
+
+TEST(HostSegments, AFabricHandleIsRefused) {
+  FakePeer peer;
+  ArenaMessage message = segment_message(0, kGranule);
+  message.kind = ArenaMessageKind::kFabricSegment;
+  peer.send(message);
+  const ArenaMessage answer = peer.receive().message;
+  EXPECT_EQ(answer.kind, ArenaMessageKind::kNotMapped);
+  EXPECT_EQ(answer.error, 0) << "not what was announced, rather than a failure of the system";
 }
 
 TEST_F(SegmentMemoryTest, RolesSeeASegmentBeforeItsOwnerHearsThatItIsMapped) {

@@ -128,9 +128,13 @@ GpuRanks::~GpuRanks() {
   must(cudaFreeHost(gone_flags_));
 }
 
-primitives::OpParams GpuRanks::op_params(int rank) const {
+primitives::OpParams GpuRanks::op_params(int rank) {
   primitives::OpParams params;
   params.peer_table = tables_[static_cast<std::size_t>(rank)];
+  params.own = (*this)[rank].arena();
+  for (int peer = 0; peer < std::min(layout_.shape.num_ranks, primitives::OpParams::kNumBases);
+       ++peer)
+    params.bases[peer] = (*this)[peer].arena();
   params.gone_flags = gone_flags_;
   params.layout = layout_;
   params.rank = rank;

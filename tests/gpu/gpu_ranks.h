@@ -74,7 +74,7 @@ class GpuRanks {
     return kernels_[static_cast<std::size_t>(rank)];
   }
   /// All but the announcement.
-  primitives::OpParams op_params(int rank) const;
+  primitives::OpParams op_params(int rank);
   layout::FaultRecord fault(int rank);
   layout::LocalState local_state(int rank);
 

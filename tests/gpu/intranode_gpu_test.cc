@@ -154,15 +154,15 @@ class IntranodeGpu : public testing::TestWithParam<GpuCase> {
     const RankBuffers& buffers = buffers_[static_cast<std::size_t>(rank)];
     const GpuRank& gpu = (*ranks_)[rank];
     layout::BlockAnnouncement block;
-    block.capacity_rows = static_cast<std::uint32_t>(buffers.num_rows);
-    block[layout::Section::kRows] = gpu.locate(buffers.rows);
-    block[layout::Section::kScales] = gpu.locate(buffers.scales);
-    block[layout::Section::kTopkIdx] = gpu.locate(buffers.topk_idx);
-    block[layout::Section::kTopkWeights] = gpu.locate(buffers.topk_weights);
-    block[layout::Section::kSrcTokens] =
-        gpu.locate(buffers.records + buffers.record_layout.src_tokens);
-    block[layout::Section::kRecordRows] =
-        gpu.locate(buffers.records + buffers.record_layout.record_rows);
+    block[layout::BlockField::kCapacityRows] = static_cast<std::uint32_t>(buffers.num_rows);
+    block.place(layout::Section::kRows, gpu.locate(buffers.rows));
+    block.place(layout::Section::kScales, gpu.locate(buffers.scales));
+    block.place(layout::Section::kTopkIdx, gpu.locate(buffers.topk_idx));
+    block.place(layout::Section::kTopkWeights, gpu.locate(buffers.topk_weights));
+    block.place(layout::Section::kSrcTokens,
+                gpu.locate(buffers.records + buffers.record_layout.src_tokens));
+    block.place(layout::Section::kRecordRows,
+                gpu.locate(buffers.records + buffers.record_layout.record_rows));
     return block;
   }
 
@@ -241,14 +241,15 @@ class IntranodeGpu : public testing::TestWithParam<GpuCase> {
                   .max_terms = is_expert_major() ? problem_.routing.topk : num_ranks()};
     params.pushes = GetParam().pushes;
     params.is_staged = GetParam().is_staged;
-    params.block.is_staged = GetParam().is_staged ? 1 : 0;
-    params.block.row_stride_units = static_cast<std::uint32_t>(row_bytes / layout::kLocationUnit);
-    params.block[layout::Section::kRows] = gpu.locate(params.rows.data);
+    params.block[layout::BlockField::kIsStaged] = GetParam().is_staged ? 1 : 0;
+    params.block[layout::BlockField::kRowStrideUnits] =
+        static_cast<std::uint32_t>(row_bytes / layout::kLocationUnit);
+    params.block.place(layout::Section::kRows, gpu.locate(params.rows.data));
     if (GetParam().weighted) {
       auto* copy = layout::array_at<float>(gpu.allocate(num_tokens * problem_.routing.topk * 4), 0);
       params.weights = {
           {buffers.weights, problem_.routing.topk, 1}, num_tokens, problem_.routing.topk, copy};
-      params.block[layout::Section::kTopkWeights] = gpu.locate(copy);
+      params.block.place(layout::Section::kTopkWeights, gpu.locate(copy));
     }
     return params;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Announcements: one line each, their word first, every field a place of its own.
+// Announcements: whole lines, the head first, every field a place of its own.
 #include "layout/announcement.h"
 
 #include <gtest/gtest.h>
@@ -10,19 +10,26 @@
 namespace ep::test {
 namespace {
 
+using layout::AnnouncedBlock;
+using layout::AnnouncedOp;
 using layout::BlockAnnouncement;
 using layout::OpAnnouncement;
 
-TEST(Announcement, TakesOneLine) {
-  EXPECT_EQ(sizeof(OpAnnouncement), 128U);
-  EXPECT_EQ(alignof(OpAnnouncement), 128U);
-  EXPECT_EQ(sizeof(BlockAnnouncement), 128U);
-  EXPECT_EQ(alignof(BlockAnnouncement), 128U);
+TEST(Announcement, TakesWholeLines) {
+  EXPECT_EQ(sizeof(AnnouncedOp), 128U);
+  EXPECT_EQ(alignof(AnnouncedOp), 128U);
+  EXPECT_EQ(sizeof(AnnouncedBlock), 256U);
+  EXPECT_EQ(alignof(AnnouncedBlock), 128U);
 }
 
-TEST(Announcement, BeginsWithTheWordThatPublishesIt) {
-  EXPECT_EQ(offsetof(OpAnnouncement, head), 0U);
-  EXPECT_EQ(offsetof(BlockAnnouncement, head), 0U);
+TEST(Announcement, FieldsFollowTheHead) {
+  // TaggedWords takes head and fields as one array.
+  EXPECT_EQ(offsetof(AnnouncedOp, head), 0U);
+  EXPECT_EQ(offsetof(AnnouncedOp, fields), 8U);
+  EXPECT_EQ(AnnouncedOp::kNumFields, layout::kNumOpFields);
+  EXPECT_EQ(offsetof(AnnouncedBlock, head), 0U);
+  EXPECT_EQ(offsetof(AnnouncedBlock, fields), 8U);
+  EXPECT_EQ(AnnouncedBlock::kNumFields, layout::kNumBlockFields);
 }
 
 TEST(Announcement, EveryFieldHasAPlaceOfItsOwn) {
@@ -30,7 +37,6 @@ TEST(Announcement, EveryFieldHasAPlaceOfItsOwn) {
   for (int i = 0; i < layout::kNumOpFields; ++i) {
     op[static_cast<layout::OpField>(i)] = 100 + static_cast<std::uint32_t>(i);
   }
-  EXPECT_EQ(op.head, 0U);
   const OpAnnouncement& seen = op;
   for (int i = 0; i < layout::kNumOpFields; ++i) {
     EXPECT_EQ(seen[static_cast<layout::OpField>(i)], 100 + static_cast<std::uint32_t>(i));
@@ -44,13 +50,18 @@ TEST(Announcement, OnlyTheNumberOfTokensMayDiffer) {
 
 TEST(Announcement, EverySectionHasAPlaceOfItsOwn) {
   BlockAnnouncement block;
+  block[layout::BlockField::kCapacityRows] = 1;
+  block[layout::BlockField::kRowStrideUnits] = 2;
+  block[layout::BlockField::kIsStaged] = 3;
   for (int i = 0; i < layout::kNumSections; ++i) {
     const auto number = static_cast<std::uint32_t>(i);
-    block[static_cast<layout::Section>(i)] = {.segment = 200 + number, .offset_units = ~number};
+    block.place(static_cast<layout::Section>(i),
+                {.segment = 200 + number, .offset_units = ~number});
   }
-  EXPECT_EQ(block.head, 0U);
-  EXPECT_EQ(block.reserved, 0U);
   const BlockAnnouncement& seen = block;
+  EXPECT_EQ(seen[layout::BlockField::kCapacityRows], 1U);
+  EXPECT_EQ(seen[layout::BlockField::kRowStrideUnits], 2U);
+  EXPECT_EQ(seen[layout::BlockField::kIsStaged], 3U);
   for (int i = 0; i < layout::kNumSections; ++i) {
     const auto number = static_cast<std::uint32_t>(i);
     EXPECT_EQ(seen[static_cast<layout::Section>(i)].segment, 200 + number);
@@ -59,7 +70,7 @@ TEST(Announcement, EverySectionHasAPlaceOfItsOwn) {
 }
 
 TEST(Announcement, MemoryOfZerosAnnouncesNothing) {
-  EXPECT_EQ(OpAnnouncement{}.head, 0U);
+  EXPECT_EQ(AnnouncedOp{}.head, 0U);
   EXPECT_EQ(layout::kAccepted, 0U);
   EXPECT_NE(static_cast<std::uint32_t>(layout::OpKind::kDispatch), 0U);
 }

@@ -34,24 +34,26 @@ ControlShape arbitrary_shape() {
 std::vector<NamedRegion> parts_of(const ControlLayout& layout) {
   const std::int64_t num_ranks = layout.shape.num_ranks;
   const std::int64_t columns = num_ranks + layout.shape.max_experts;
-  const std::int64_t chunk_words = 8 * num_ranks * ((layout.shape.max_tokens + 7) / 8);
   const std::int64_t tokens = num_ranks * layout.shape.max_tokens;
+  const std::int64_t flag_tokens = layout::kDispatchChunkTokens;
+  const std::int64_t flag_words =
+      8 * num_ranks * ((layout.shape.max_tokens + flag_tokens - 1) / flag_tokens);
   const std::int64_t counters = num_ranks * static_cast<std::int64_t>(sizeof(Counter));
   return {
       {"local", layout.local, sizeof(layout::LocalState)},
       {"fault", layout.fault, sizeof(layout::FaultRecord)},
       {"abort", layout.abort, sizeof(Counter)},
       {"ops", layout.ops, 128 * num_ranks * kNumBanks},
-      {"blocks", layout.blocks, 128 * num_ranks * kNumBanks},
-      {"counts", layout.counts, 4 * num_ranks * kNumBanks * columns},
-      {"totals", layout.totals, 4 * columns},
+      {"blocks", layout.blocks, 256 * num_ranks * kNumBanks},
+      {"counts", layout.counts, 8 * num_ranks * kNumBanks * columns},
+      {"totals", layout.totals, std::int64_t{4} * layout.shape.max_experts},
       {"arrived", layout.arrived, counters},
       {"arrived_base", layout.arrived_base, 8 * num_ranks},
       {"pulled", layout.pulled, counters},
       {"pulled_base", layout.pulled_base, 8 * num_ranks},
       {"returned", layout.returned, counters},
       {"returned_base", layout.returned_base, 8 * num_ranks},
-      {"chunk_flags", layout.chunk_flags, chunk_words},
+      {"chunk_flags", layout.chunk_flags, flag_words},
       {"ring_ready", layout.ring_ready, 8 * tokens},
       {"ring_freed", layout.ring_freed, 8 * tokens},
       {"pair_index", layout.pair_index, 4 * tokens},
@@ -77,21 +79,22 @@ TEST(ControlLayout, SizesGoBeyond32Bits) {
                                                             .ring_slots = 64});
   EXPECT_EQ(layout_mismatch(parts_of(layout), layout.total_bytes), "");
   EXPECT_EQ(layout.ring_bytes, std::int64_t{1'024} * 64 * 8 << 20);
-  EXPECT_EQ(layout.chunk_index(1'023, (std::int64_t{1} << 25) - 1), (std::int64_t{1} << 35) - 1);
+  EXPECT_EQ(layout.token_index(1'023, (std::int64_t{1} << 28) - 1), (std::int64_t{1} << 38) - 1);
 }
 
 TEST(ControlLayout, EveryChunkOfEveryPeerHasAWordOfItsOwn) {
   check_property(scaled_rounds(1'000, 50'000), 4, [] {
     const ControlShape shape = arbitrary_shape();
     const ControlLayout layout = layout::make_control_layout(shape);
-    std::int64_t next = 0;
+    std::int64_t next_flag = 0;
     for (int peer = 0; peer < shape.num_ranks; ++peer) {
-      for (std::int64_t chunk = 0; chunk * kChunkTokens < shape.max_tokens; ++chunk) {
-        RC_ASSERT(layout.chunk_index(peer, chunk) == next);
-        ++next;
+      for (std::int64_t chunk = 0; chunk * layout::kDispatchChunkTokens < shape.max_tokens;
+           ++chunk) {
+        RC_ASSERT(layout.chunk_flag_index(peer, chunk) == next_flag);
+        ++next_flag;
       }
     }
-    RC_ASSERT(layout.ring_ready - layout.chunk_flags >= 8 * next);
+    RC_ASSERT(layout.ring_ready - layout.chunk_flags >= 8 * next_flag);
   });
 }
 

@@ -72,7 +72,7 @@ intranode::DispatchParams RoutedRanks::make_params(const Oracle& oracle, int ran
   params.topk_weights = {tokens.topk_weights.data(), problem.routing.topk, 1};
   params.is_fresh = true;
   params.op.num_lanes = lanes_per_rank_;
-  params.block.capacity_rows =
+  params.block[layout::BlockField::kCapacityRows] =
       static_cast<std::uint32_t>(problem.capacity_of(rank).value_or(kAllRows));
   return params;
 }

@@ -189,8 +189,15 @@ TEST(BadDispatchBackward, GradientsMustHaveTheShapesOfTheDispatch) {
     arguments.input.grad_topk_weights =
         ConstTensorView(some_memory(call, 1 << 16), DType::kBf16, {num_rows});
   };
+  const auto misaligned = [](const Call& call, DispatchGradArguments& arguments) {
+    const std::int64_t num_rows = arguments.input.grad_x.size(0);
+    arguments.input.grad_topk_weights =
+        ConstTensorView(some_memory(call, 1 << 16) + 2, DType::kFp32, {num_rows});
+  };
   for (const Layout layout : kLayouts) {
     const Problem problem = refusal_problem(layout);
+    expect_refusal(problem, spoiled_dispatch_backward(misaligned),
+                   {"grad_topk_weights", "not aligned to its elements of 4 bytes"});
     expect_refusal(problem, spoiled_dispatch_backward(fewer_rows), {"grad_x"});
     expect_refusal(problem, spoiled_dispatch_backward(wrong_width), {"grad_topk_weights"});
     expect_refusal(problem, spoiled_dispatch_backward(wrong_dtype),

@@ -130,6 +130,21 @@ TEST_P(BadDispatch, RowsMustBeAligned) {
   refuse(odd_stride, {"x", "138", "16"});
 }
 
+TEST_P(BadDispatch, ElementsMustBeAligned) {
+  const auto idx = [](const Call& call, DispatchInput& input, DispatchOptions&) {
+    input.topk_idx = ConstTensorView(some_memory(call, 40 * 32 + 4) + 4, DType::kInt64, {40, 4});
+  };
+  refuse(idx, {"topk_idx", "int64[40, 4]", "not aligned to its elements of 8 bytes"});
+  const auto weights = [](const Call& call, DispatchInput& input, DispatchOptions&) {
+    input.topk_weights = ConstTensorView(some_memory(call, 40 * 16 + 2) + 2, DType::kFp32, {40, 4});
+  };
+  refuse(weights, {"topk_weights", "not aligned to its elements of 4 bytes"});
+  const auto scales = [](const Call& call, DispatchInput& input, DispatchOptions&) {
+    input.scales = ConstTensorView(some_memory(call, 40 * 4 + 1) + 1, DType::kBf16, {40, 2});
+  };
+  refuse(scales, {"scales", "not aligned to its elements of 2 bytes"});
+}
+
 TEST_P(BadDispatch, TokensMustFitTheGroupsMaximum) {
   const auto spoil = [](const Call& call, DispatchInput& input, DispatchOptions&) {
     const std::byte* memory = some_memory(call, 41 * 128);
@@ -272,6 +287,15 @@ TEST_P(BadDispatch, GivenOutputsMustBeContiguousAndInsideTheirBlock) {
         Tensor(TensorView(call.scratch.bytes.data(), DType::kBf16, {100, 64}), block.storage());
   };
   refuse(outside, {"out.x"});
+}
+
+TEST_P(BadDispatch, GivenOutputsMustBeAligned) {
+  const auto shifted = [](const Call& call, DispatchInput&, DispatchOptions& options) {
+    const Tensor block = allocated(call, DType::kBf16, {101, 64});
+    auto* const data = static_cast<std::byte*>(block.view().data) + 8;
+    options.out.x = Tensor(TensorView(data, DType::kBf16, {100, 64}), block.storage());
+  };
+  refuse(shifted, {"out.x", "bf16[100, 64]", "not aligned to 16 bytes"});
 }
 
 TEST_P(BadDispatch, GivenOutputsMustBelongToTheGroup) {

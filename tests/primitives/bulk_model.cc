@@ -73,19 +73,29 @@ void BulkModel::wait_read(int num_pending) {
   for (int i = 0; i < num_groups - num_pending; ++i) read(pending_[static_cast<std::size_t>(i)]);
 }
 
-void BulkModel::wait_all() {
-  if (!open_.stores.empty()) note("wait_all() before commit()", open_.stores.front().stage);
-  wait_read(0);
-  for (const Group& group : pending_) {
-    for (const Store& store : group.stores) {
-      std::memcpy(store.dst, store.bytes.data(), store.bytes.size());
-    }
+void BulkModel::land(const Group& group) {
+  for (const Store& store : group.stores) {
+    std::memcpy(store.dst, store.bytes.data(), store.bytes.size());
   }
-  pending_.clear();
 }
 
-void BulkModel::release() {
-  for (const Group& group : pending_) {
+void BulkModel::wait_landed(int num_pending) {
+  wait_read(num_pending);
+  while (static_cast<int>(pending_.size()) > num_pending) {
+    land(pending_.front());
+    pending_.erase(pending_.begin());
+  }
+}
+
+void BulkModel::wait_all() {
+  if (!open_.stores.empty()) note("wait_all() before commit()", open_.stores.front().stage);
+  wait_landed(0);
+}
+
+void BulkModel::release(int num_newest) {
+  const auto num_covered = static_cast<int>(pending_.size()) - num_newest;
+  for (int i = 0; i < num_covered; ++i) {
+    const Group& group = pending_[static_cast<std::size_t>(i)];
     for (const Store& store : group.stores) note("release before a store landed", store.stage);
   }
   for (const Store& store : open_.stores) note("release before a store landed", store.stage);

@@ -22,12 +22,13 @@ class BulkModel {
   void store(std::byte* dst, int stage, primitives::StageSlice slice);
   void commit();
   void wait_read(int num_pending);
+  void wait_landed(int num_pending);
   void wait_all();
   void fence() { is_fenced_ = true; }
   void fence_acquired() { must_fence_acquired_ = false; }
 
-  /// The lane tells a peer that its rows are there.
-  void release();
+  /// The lane tells a peer that its rows are there, the newest groups of stores excepted.
+  void release(int num_newest);
   /// The lane learned that a peer's rows are there.
   void acquire() { must_fence_acquired_ = true; }
   /// The memory of the stages goes.
@@ -56,6 +57,7 @@ class BulkModel {
 
   Stage& stage_at(int stage) { return stages_[static_cast<std::size_t>(stage)]; }
   void note(const std::string& misuse, int stage);
+  static void land(const Group& group);
   void read(Group& group);
 
   std::vector<Stage> stages_;
@@ -73,6 +75,8 @@ enum class Flaw {
   kForgetsWaitRead,
   kForgetsWaitLoaded,
   kForgetsCommit,
+  kForgetsWaitLanded,
+  kLandsOneGroupLess,
   kForgetsWaitAll,
   kForgetsFence,
   kForgetsFenceAcquired,
@@ -102,6 +106,14 @@ class ModelBulk {
       model_->wait_read(kPending + 1);
     } else if constexpr (kFlaw != Flaw::kForgetsWaitRead) {
       model_->wait_read(kPending);
+    }
+  }
+  template <int kPending>
+  void wait_landed() {
+    if constexpr (kFlaw == Flaw::kLandsOneGroupLess) {
+      model_->wait_landed(kPending + 1);
+    } else if constexpr (kFlaw != Flaw::kForgetsWaitLanded) {
+      model_->wait_landed(kPending);
     }
   }
   void wait_all() {

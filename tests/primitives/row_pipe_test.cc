@@ -22,10 +22,14 @@ namespace {
 
 constexpr std::int64_t kRowBytes = 3 * kBlockBytes;
 
+/// Rows that a release leaves out where the lane does not drain.
+constexpr int kNewest = 2;
+
 /// One lane's work.
 struct Work {
   std::vector<int> num_stores{};    ///< per row
   std::int64_t rows_per_drain = 8;  ///< the lane tells its peers after so many rows
+  bool drains = true;               ///< else the release leaves out the newest kNewest rows
   int prefetch_percent = 100;       ///< how full the pipe is kept
   std::uint64_t seed = 1;
 };
@@ -57,7 +61,7 @@ class Mover {
         prefetch(pipe);
       }
       pipe.drain();
-      model_.release();
+      model_.release(0);
     }
     model_.end();
   }
@@ -108,8 +112,13 @@ class Mover {
     }
     pipe.retire();
     if ((row + 1) % work_.rows_per_drain != 0) return;
-    pipe.drain();
-    model_.release();
+    if (work_.drains) {
+      pipe.drain();
+      model_.release(0);
+    } else {
+      pipe.template await_landed<kNewest>();
+      model_.release(kNewest);
+    }
   }
 
   Work work_;
@@ -123,10 +132,12 @@ class Mover {
 };
 
 Work steady_work() { return {.num_stores = std::vector<int>(40, 2)}; }
+Work overlapped_work() { return {.num_stores = std::vector<int>(40, 2), .drains = false}; }
 
 Work arbitrary_work() {
   return {.num_stores = *rc::gen::container<std::vector<int>>(rc::gen::inRange(0, 4)),
           .rows_per_drain = *rc::gen::inRange<std::int64_t>(1, 12),
+          .drains = *rc::gen::arbitrary<bool>(),
           .prefetch_percent = *rc::gen::element(100, 70, 30, 0),
           .seed = *rc::gen::arbitrary<std::uint64_t>()};
 }
@@ -177,19 +188,19 @@ TEST(RowPipe, LeavesNoCopyUnderWayWhereALaneGivesUp) {
 
 /// The first misuse of a pipe whose engine forgets something.
 template <int kStages, Flaw kFlaw>
-std::string first_misuse() {
-  Mover<ModelBulk<kStages, kFlaw>> mover(steady_work());
+std::string first_misuse(const Work& work) {
+  Mover<ModelBulk<kStages, kFlaw>> mover(work);
   mover.run();
   return mover.misuses().empty() ? "nothing noticed" : mover.misuses().front();
 }
 
 /// As above, for every number of stages.
 template <Flaw kFlaw>
-void expect_misuse(const std::string& expected) {
-  EXPECT_EQ((first_misuse<1, kFlaw>()).substr(0, expected.size()), expected);
-  EXPECT_EQ((first_misuse<2, kFlaw>()).substr(0, expected.size()), expected);
-  EXPECT_EQ((first_misuse<3, kFlaw>()).substr(0, expected.size()), expected);
-  EXPECT_EQ((first_misuse<8, kFlaw>()).substr(0, expected.size()), expected);
+void expect_misuse(const std::string& expected, const Work& work = steady_work()) {
+  EXPECT_EQ((first_misuse<1, kFlaw>(work)).substr(0, expected.size()), expected);
+  EXPECT_EQ((first_misuse<2, kFlaw>(work)).substr(0, expected.size()), expected);
+  EXPECT_EQ((first_misuse<3, kFlaw>(work)).substr(0, expected.size()), expected);
+  EXPECT_EQ((first_misuse<8, kFlaw>(work)).substr(0, expected.size()), expected);
 }
 
 TEST(BulkModel, NoticesAStageThatIsLoadedOneGroupTooEarly) {
@@ -210,6 +221,14 @@ TEST(BulkModel, NoticesAForgottenCommit) {
 
 TEST(BulkModel, NoticesAForgottenWaitAll) {
   expect_misuse<Flaw::kForgetsWaitAll>("release before a store landed");
+}
+
+TEST(BulkModel, NoticesAForgottenWaitLanded) {
+  expect_misuse<Flaw::kForgetsWaitLanded>("release before a store landed", overlapped_work());
+}
+
+TEST(BulkModel, NoticesAGroupThatIsReleasedTooEarly) {
+  expect_misuse<Flaw::kLandsOneGroupLess>("release before a store landed", overlapped_work());
 }
 
 TEST(BulkModel, NoticesAForgottenFence) {

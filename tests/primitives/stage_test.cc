@@ -55,6 +55,7 @@ TEST(Stage, WorkOfAnotherStageDoesNotCount) {
 
 TEST(Stage, SaysWhichOneWasNotReached) {
   const std::pair<Stage, WaitSite> sites[] = {{Stage::kCounted, WaitSite::kCounted},
+                                              {Stage::kTallied, WaitSite::kTallied},
                                               {Stage::kScanned, WaitSite::kScanned},
                                               {Stage::kPrepared, WaitSite::kPrepared},
                                               {Stage::kResolved, WaitSite::kResolved}};

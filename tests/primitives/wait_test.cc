@@ -249,7 +249,8 @@ TEST_F(Wait, ChainsEndAtRanksThatDoNotExist) {
 TEST_F(Wait, ALaterFaultLeavesTheFirstRecord) {
   for (const std::uint32_t claimed : {1U, 2U}) {
     window_.fault(3) = {.claimed = claimed, .reporter = 3, .peer = 0, .expected = 99};
-    primitives::spread_fault(op(), {.reporter = kSelf, .peer = 2, .expected = 5});
+    EXPECT_FALSE(primitives::give_up<VirtualExec>(&window_.params(kSelf), kEpoch,
+                                                  {WaitSite::kArrived, 2, 5}, 4, 0, false));
     EXPECT_EQ(window_.fault(3).claimed, claimed);
     EXPECT_EQ(window_.fault(3).reporter, 3);
     EXPECT_EQ(window_.fault(3).expected, 99U);
@@ -258,34 +259,25 @@ TEST_F(Wait, ALaterFaultLeavesTheFirstRecord) {
   }
 }
 
-/// A record whose fields all follow from one number.
-FaultRecord record_of(int rank) {
-  const auto value = static_cast<std::uint32_t>(rank) + 1;
-  return {.op = value,
-          .site = value,
-          .reporter = rank,
-          .peer = rank + 10,
-          .direct_peer = rank + 20,
-          .peer_is_gone = value,
-          .epoch = value,
-          .expected = value,
-          .got = value,
-          .waited_ns = value};
+/// What rank `rank` waits for: all follows from one number.
+primitives::WaitFor wait_of(int rank) {
+  return {static_cast<WaitSite>(rank), (rank + 1) % kRanks, static_cast<std::uint64_t>(rank) + 5};
 }
 
 void expect_whole(FaultRecord& seen) {
   // [sync:fault] acquire: the record
   ASSERT_EQ(primitives::HostMemory::load_acquire_sys(&seen.claimed), 2U);
-  const FaultRecord whole = record_of(seen.reporter);
-  EXPECT_EQ(seen.op, whole.op);
-  EXPECT_EQ(seen.site, whole.site);
-  EXPECT_EQ(seen.peer, whole.peer);
-  EXPECT_EQ(seen.direct_peer, whole.direct_peer);
-  EXPECT_EQ(seen.peer_is_gone, whole.peer_is_gone);
-  EXPECT_EQ(seen.epoch, whole.epoch);
-  EXPECT_EQ(seen.expected, whole.expected);
-  EXPECT_EQ(seen.got, whole.got);
-  EXPECT_EQ(seen.waited_ns, whole.waited_ns);
+  const auto number = static_cast<std::uint64_t>(seen.reporter);
+  const primitives::WaitFor wait = wait_of(seen.reporter);
+  EXPECT_EQ(seen.op, number + 1);
+  EXPECT_EQ(seen.site, number);
+  EXPECT_EQ(seen.peer, wait.peer);
+  EXPECT_EQ(seen.direct_peer, wait.peer);
+  EXPECT_EQ(seen.peer_is_gone, number % 2);
+  EXPECT_EQ(seen.epoch, number + 9);
+  EXPECT_EQ(seen.expected, wait.expected);
+  EXPECT_EQ(seen.got, number);
+  EXPECT_GT(seen.waited_ns, 0U);
 }
 
 TEST(Fault, OneWholeRecordStaysWhereAllRanksGiveUpAtOnce) {
@@ -295,8 +287,11 @@ TEST(Fault, OneWholeRecordStaysWhereAllRanksGiveUpAtOnce) {
     ranks.reserve(kRanks);
     for (int rank = 0; rank < kRanks; ++rank) {
       ranks.emplace_back([&window, rank] {
-        const primitives::OpContext<primitives::HostExec> op(window.params(rank));
-        primitives::spread_fault(op, record_of(rank));
+        const auto number = static_cast<std::uint64_t>(rank);
+        primitives::OpParams params = window.params(rank);
+        params.announcement[layout::OpField::kKind] = static_cast<std::uint32_t>(rank) + 1;
+        primitives::give_up<primitives::HostExec>(&params, number + 9, wait_of(rank), number, 0,
+                                                  rank % 2 == 1);
       });
     }
     for (std::thread& rank : ranks) rank.join();

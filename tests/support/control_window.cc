@@ -2,6 +2,8 @@
 // The control regions of several ranks in plain memory: for roles and primitives without a group.
 #include "tests/support/control_window.h"
 
+#include <algorithm>
+
 namespace ep::test {
 namespace {
 
@@ -20,11 +22,16 @@ ControlWindow::ControlWindow(const layout::ControlShape& shape)
     const auto segment = static_cast<std::size_t>(rank) * layout::kMaxSegments;
     peer_table_[segment].store(region(rank), std::memory_order_relaxed);
     params_.push_back({.peer_table = peer_table_.data(),
+                       .own = region(rank),
                        .gone_flags = gone_flags_.data(),
                        .layout = layout_,
                        .announcement = {},
                        .rank = rank,
                        .timeout_ns = kPatientNs});
+  }
+  for (primitives::OpParams& params : params_) {
+    for (int peer = 0; peer < std::min(shape.num_ranks, primitives::OpParams::kNumBases); ++peer)
+      params.bases[peer] = region(peer);
   }
 }
 

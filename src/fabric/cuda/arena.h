@@ -17,9 +17,9 @@ namespace ep::fabric {
 
 class ArenaState;
 
-/// The protocol of HostArena over device memory: descriptors of allocations travel over Unix
-/// sockets, and ranks of one process share the owner's mapping. Several ranks may use one device.
-/// No call waits for work other than its own.
+/// The protocol of HostArena over device memory: handles of allocations (FABRIC handles where all
+/// ranks have them, else descriptors) travel over Unix sockets, and ranks of one process share the
+/// owner's mapping. Several ranks may use one device. No call waits for work other than its own.
 ///
 /// A mapping ends when its last holder goes: here the arena and Segment::keep_alive, in a peer its
 /// arena. Whoever lets go makes sure that no kernel or copy uses the memory any more; that includes

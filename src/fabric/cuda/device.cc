@@ -73,7 +73,8 @@ Result<bool> can_reach(int device, int peer) {
 }
 
 Result<DeviceIdentity> identity_of(const Driver& driver, int ordinal) {
-  DeviceIdentity identity{.ordinal = ordinal, .uuid = {}, .unreachable = {}};
+  DeviceIdentity identity;
+  identity.ordinal = ordinal;
   EP_TRY_ASSIGN(identity.uuid, uuid_of(driver, ordinal));
   int num_devices = 0;
   EP_TRY(cuda_status(cudaGetDeviceCount(&num_devices), "cudaGetDeviceCount"));

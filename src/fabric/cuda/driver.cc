@@ -47,6 +47,7 @@ Result<Driver> find_all() {
   EP_TRY(find("cuMemRelease", driver.mem_release));
   EP_TRY(find("cuMemSetAccess", driver.mem_set_access));
   EP_TRY(find("cuMemUnmap", driver.mem_unmap));
+  EP_TRY(find("cuPointerGetAttribute", driver.pointer_get_attribute));
   return driver;
 }
 

@@ -25,6 +25,7 @@ struct Driver {
   decltype(&::cuMemRelease) mem_release = nullptr;
   decltype(&::cuMemSetAccess) mem_set_access = nullptr;
   decltype(&::cuMemUnmap) mem_unmap = nullptr;
+  decltype(&::cuPointerGetAttribute) pointer_get_attribute = nullptr;
 };
 
 /// Versions as CUDA numbers them: 1000 * major + 10 * minor.

@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "base/errno_status.h"
+#include "base/log.h"
 #include "fabric/cuda/status.h"
 
 #include <cstddef>
@@ -15,7 +16,9 @@
 namespace ep::fabric {
 namespace {
 
-constexpr CUmemAllocationHandleType kHandleType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+constexpr CUmemAllocationHandleType kDescriptorType = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+constexpr CUmemAllocationHandleType kFabricType = CU_MEM_HANDLE_TYPE_FABRIC;
+static_assert(sizeof(FabricHandle) == sizeof(CUmemFabricHandle));
 
 /// Addresses without memory.
 class AddressRange {
@@ -65,10 +68,10 @@ class CudaMapping final : public Mapping {
   const AddressRange range_;
 };
 
-CUmemAllocationProp properties_of(const CudaDevice& device) {
+CUmemAllocationProp properties_of(const CudaDevice& device, HandleKind kind) {
   CUmemAllocationProp properties{};
   properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-  properties.requestedHandleTypes = kHandleType;
+  properties.requestedHandleTypes = kind == HandleKind::kFabric ? kFabricType : kDescriptorType;
   properties.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device.identity.ordinal};
   return properties;
 }
@@ -88,23 +91,33 @@ Status check_granularity(const CudaDevice& device, const CUmemAllocationProp& pr
 
 }  // namespace
 
-Result<Allocation> Allocation::create(const CudaDevice& device, std::int64_t bytes) {
-  const CUmemAllocationProp properties = properties_of(device);
+Result<Allocation> Allocation::create(const CudaDevice& device,
+                                      std::int64_t bytes,
+                                      HandleKind kind) {
+  const CUmemAllocationProp properties = properties_of(device, kind);
   EP_TRY(check_granularity(device, properties));
   CUmemGenericAllocationHandle handle = 0;
   EP_TRY(cu_status(
       device.driver->mem_create(&handle, static_cast<std::size_t>(bytes), &properties, 0),
       "cuMemCreate of " + std::to_string(bytes) + " bytes on " + name_of(device.identity)));
-  return Allocation(*device.driver, handle);
+  return Allocation(*device.driver, handle, kind);
 }
 
-Result<Allocation> Allocation::import(const CudaDevice& device, int fd) {
-  CUmemGenericAllocationHandle handle = 0;
+Result<Allocation> Allocation::import(const CudaDevice& device, const SegmentHandle& handle) {
+  CUmemGenericAllocationHandle imported = 0;
+  const auto import_from = [&](void* os_handle, CUmemAllocationHandleType type) {
+    return cu_status(device.driver->mem_import_from_shareable_handle(&imported, os_handle, type),
+                     "cuMemImportFromShareableHandle");
+  };
+  if (handle.fabric) {
+    FabricHandle copy = *handle.fabric;
+    EP_TRY(import_from(copy.data(), kFabricType));
+    return Allocation(*device.driver, imported, HandleKind::kFabric);
+  }
   // A descriptor travels as a pointer here.
-  void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(fd));
-  EP_TRY(cu_status(device.driver->mem_import_from_shareable_handle(&handle, os_handle, kHandleType),
-                   "cuMemImportFromShareableHandle"));
-  return Allocation(*device.driver, handle);
+  const auto fd = static_cast<std::intptr_t>(handle.fd.get());
+  EP_TRY(import_from(reinterpret_cast<void*>(fd), kDescriptorType));
+  return Allocation(*device.driver, imported, HandleKind::kDescriptor);
 }
 
 Allocation::~Allocation() {
@@ -113,11 +126,42 @@ Allocation::~Allocation() {
 
 Result<base::UniqueFd> Allocation::export_fd() const {
   int fd = -1;
-  EP_TRY(cu_status(driver_->mem_export_to_shareable_handle(&fd, handle_, kHandleType, 0),
+  EP_TRY(cu_status(driver_->mem_export_to_shareable_handle(&fd, handle_, kDescriptorType, 0),
                    "cuMemExportToShareableHandle"));
   base::UniqueFd owned(fd);
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) return base::errno_status("arena: fcntl", errno);
   return owned;
+}
+
+Result<SegmentHandle> Allocation::export_handle() const {
+  SegmentHandle exported;
+  if (kind_ == HandleKind::kDescriptor) {
+    EP_TRY_ASSIGN(exported.fd, export_fd());
+    return exported;
+  }
+  FabricHandle& fabric = exported.fabric.emplace();
+  EP_TRY(cu_status(driver_->mem_export_to_shareable_handle(fabric.data(), handle_, kFabricType, 0),
+                   "cuMemExportToShareableHandle of a FABRIC handle"));
+  return exported;
+}
+
+bool can_share_by_fabric(const CudaDevice& device) {
+  int is_supported = 0;
+  const CUresult asked = device.driver->device_get_attribute(
+      &is_supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, device.identity.ordinal);
+  if (asked != CUDA_SUCCESS || is_supported == 0) return false;
+  const auto try_it = [&device]() -> Status {
+    EP_TRY_ASSIGN(const Allocation own,
+                  Allocation::create(device, kCudaGranule, HandleKind::kFabric));
+    EP_TRY_ASSIGN(const SegmentHandle handle, own.export_handle());
+    return Allocation::import(device, handle).status();
+  };
+  const Status status = try_it();
+  if (!status.ok()) {
+    base::log(LogLevel::kInfo,
+              "no FABRIC handles on " + name_of(device.identity) + ": " + status.message());
+  }
+  return status.ok();
 }
 
 Result<std::shared_ptr<Mapping>> map_allocation(const Driver& driver,

@@ -15,7 +15,7 @@
 namespace ep::fabric {
 
 void CudaMemory::StreamDeleter::operator()(cudaStream_t stream) const {
-  log_failure(static_cast<CUresult>(cudaStreamDestroy(stream)), "cudaStreamDestroy");
+  log_failure(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
 CudaMemory::CudaMemory(CudaDevice device)
@@ -27,6 +27,10 @@ std::int64_t CudaMemory::table_bytes(int num_ranks) {
 
 Result<std::unique_ptr<SegmentMemory>> CudaMemory::open(int ordinal, int num_ranks) {
   EP_TRY_ASSIGN(CudaDevice device, open_device(ordinal));
+  {
+    const DeviceScope scope(device);
+    device.identity.has_fabric_handles = can_share_by_fabric(device);
+  }
   std::unique_ptr<CudaMemory> memory(new CudaMemory(std::move(device)));
   EP_TRY(memory->prepare(num_ranks));
   return std::unique_ptr<SegmentMemory>(std::move(memory));
@@ -63,6 +67,7 @@ void CudaMemory::meet(int rank, const std::vector<ArenaIdentity>& identities) {
     const bool is_known = std::find(devices_.begin(), devices_.end(), ordinal) != devices_.end();
     if (peer.is_same_process(self) && !is_known) devices_.push_back(ordinal);
   }
+  handle_kind_ = choose_handles(identities);
 }
 
 Status CudaMemory::zero(const Mapping& mapping) {
@@ -81,22 +86,26 @@ Result<SegmentMemory::Created> CudaMemory::create(std::int64_t bytes, std::int64
   }
   const DeviceScope scope(device_);
   const std::int64_t mapped_bytes = CudaArena::segment_bytes(bytes);
-  EP_TRY_ASSIGN(const Allocation allocation, Allocation::create(device_, mapped_bytes));
+  EP_TRY_ASSIGN(const Allocation allocation,
+                Allocation::create(device_, mapped_bytes, handle_kind_));
   EP_TRY_ASSIGN(std::shared_ptr<Mapping> mapping,
                 map_allocation(*device_.driver, allocation, mapped_bytes, devices_));
   EP_TRY(zero(*mapping));
-  EP_TRY_ASSIGN(base::UniqueFd fd, allocation.export_fd());
-  return Created{.fd = std::move(fd), .mapping = std::move(mapping)};
+  EP_TRY_ASSIGN(SegmentHandle handle, allocation.export_handle());
+  return Created{.handle = std::move(handle), .mapping = std::move(mapping)};
 }
 
-Result<std::shared_ptr<Mapping>> CudaMemory::map(int fd, std::int64_t bytes) {
+Result<std::shared_ptr<Mapping>> CudaMemory::map(const SegmentHandle& handle, std::int64_t bytes) {
   if (bytes % kCudaGranule != 0) {
     return Status(Errc::kFabric, "arena: segment of " + std::to_string(bytes) +
                                      " bytes, expected a multiple of " +
                                      std::to_string(kCudaGranule));
   }
+  if (handle.fabric.has_value() != (handle_kind_ == HandleKind::kFabric)) {
+    return Status(Errc::kFabric, "arena: segment by another kind of handle than was agreed on");
+  }
   const DeviceScope scope(device_);
-  EP_TRY_ASSIGN(const Allocation allocation, Allocation::import(device_, fd));
+  EP_TRY_ASSIGN(const Allocation allocation, Allocation::import(device_, handle));
   return map_allocation(*device_.driver, allocation, bytes, devices_);
 }
 

@@ -29,7 +29,7 @@ class CudaMemory final : public SegmentMemory {
   DeviceIdentity device() const override { return device_.identity; }
   void meet(int rank, const std::vector<ArenaIdentity>& identities) override;
   Result<Created> create(std::int64_t bytes, std::int64_t used_bytes) override;
-  Result<std::shared_ptr<Mapping>> map(int fd, std::int64_t bytes) override;
+  Result<std::shared_ptr<Mapping>> map(const SegmentHandle& handle, std::int64_t bytes) override;
   Status map_failure(std::string_view what, int native_code) const override;
   Status publish(int peer, int segment, std::byte* base) override;
   std::atomic<std::uint32_t>* gone_flags() const override { return gone_; }
@@ -52,6 +52,8 @@ class CudaMemory final : public SegmentMemory {
   const CudaDevice device_;
   /// Of this process, its own first: those that read and write what is mapped here.
   std::vector<int> devices_;
+  /// By which the ranks share their segments.
+  HandleKind handle_kind_ = HandleKind::kDescriptor;
   /// The source of what is copied to table_, then the gone flags.
   PinnedBlock pinned_;
   std::byte** bases_ = nullptr;

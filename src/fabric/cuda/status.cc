@@ -37,6 +37,11 @@ Status cu_status(CUresult result, std::string_view what, std::source_location wh
   return failure(static_cast<cudaError_t>(result), "CUresult", what, where);
 }
 
+void log_failure(cudaError_t error, std::string_view what) {
+  if (error == cudaSuccess || error == cudaErrorCudartUnloading) return;
+  base::log(LogLevel::kError, cuda_status(error, what).message());
+}
+
 void log_failure(CUresult result, std::string_view what) {
   if (result == CUDA_SUCCESS || result == CUDA_ERROR_DEINITIALIZED) return;
   base::log(LogLevel::kError, cu_status(result, what).message());

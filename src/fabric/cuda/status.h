@@ -25,6 +25,7 @@ Status cu_status(CUresult result,
 
 /// For deleters, which cannot return it. Silent once the driver is shutting down: then everything
 /// it owned has gone.
+void log_failure(cudaError_t error, std::string_view what);
 void log_failure(CUresult result, std::string_view what);
 
 }  // namespace ep::fabric

@@ -116,12 +116,13 @@ Result<SegmentMemory::Created> HostMemory::create(std::int64_t bytes, std::int64
   }
   EP_TRY_ASSIGN(base::UniqueFd fd, create_memory(bytes));
   EP_TRY_ASSIGN(std::shared_ptr<Mapping> mapping, map_memfd(fd.get(), bytes));
-  return Created{.fd = std::move(fd), .mapping = std::move(mapping)};
+  return Created{.handle = {.fd = std::move(fd), .fabric = {}}, .mapping = std::move(mapping)};
 }
 
-Result<std::shared_ptr<Mapping>> HostMemory::map(int fd, std::int64_t bytes) {
-  EP_TRY(check_memory(fd, bytes));
-  return map_memfd(fd, bytes);
+Result<std::shared_ptr<Mapping>> HostMemory::map(const SegmentHandle& handle, std::int64_t bytes) {
+  if (handle.fabric) return Status(Errc::kFabric, "arena: memory of the host by a FABRIC handle");
+  EP_TRY(check_memory(handle.fd.get(), bytes));
+  return map_memfd(handle.fd.get(), bytes);
 }
 
 Status HostMemory::map_failure(std::string_view what, int native_code) const {

@@ -22,7 +22,7 @@ class HostMemory final : public SegmentMemory {
   /// Errors: kOutOfMemory where this machine has not that much; kFabric.
   Result<Created> create(std::int64_t bytes, std::int64_t used_bytes) override;
   /// Errors: kOutOfMemory, kFabric.
-  Result<std::shared_ptr<Mapping>> map(int fd, std::int64_t bytes) override;
+  Result<std::shared_ptr<Mapping>> map(const SegmentHandle& handle, std::int64_t bytes) override;
   Status map_failure(std::string_view what, int native_code) const override;
 
   std::atomic<std::uint32_t>* gone_flags() const override { return gone_.get(); }

@@ -164,18 +164,26 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
   }
 }
 
+/// What a combine kernel is made of: one layout's lookups and lanes, not both.
+template <class Tuned>
+struct CombineTypes {
+  static constexpr auto kTuning = Tuned::kTuning;
+  static constexpr auto kSums =
+      kTuning.is_flat ? primitives::SumShape::kSingleTermHops : primitives::SumShape::kAny;
+  using Warp = primitives::WarpGroup;
+  using Exec = primitives::CudaExec<kTuning.stages, kTuning.ring_bytes, kSums>;
+  using Terms = std::conditional_t<kTuning.is_flat, FlatTerms<Exec, Warp>, ExpertTerms<Exec, Warp>>;
+  using PushLane =
+      std::conditional_t<kTuning.is_flat, CopyPushLane<Exec, Warp>, SumPushLane<Exec, Warp>>;
+};
+
 template <class Tuned>
 __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     combine_kernel(const __grid_constant__ CombineParams params,
                    const __grid_constant__ SharedPlan plan) {
   constexpr auto tuning = Tuned::kTuning;
-  using primitives::SumShape;
-  using Exec = primitives::CudaExec<tuning.stages, tuning.ring_bytes,
-                                    tuning.is_flat ? SumShape::kSingleTermHops : SumShape::kAny>;
-  using Warp = primitives::WarpGroup;
-  using Terms = std::conditional_t<tuning.is_flat, FlatTerms<Exec, Warp>, ExpertTerms<Exec, Warp>>;
-  using PushLane =
-      std::conditional_t<tuning.is_flat, CopyPushLane<Exec, Warp>, SumPushLane<Exec, Warp>>;
+  using Types = CombineTypes<Tuned>;
+  using Exec = typename Types::Exec;
   const auto group = primitives::WarpGroup::this_warp();
   count_cta(params.op);
   const CombineRole role =
@@ -186,9 +194,9 @@ __global__ void __launch_bounds__(num_threads(Tuned::kTuning), 1)
     case CombineRole::kPrepare:
       return prepare_role<Exec>(group, params, lane);
     case CombineRole::kPull:
-      return pull_rows<Terms, Exec>(group, params, lane);
+      return pull_rows<typename Types::Terms, Exec>(group, params, lane);
     case CombineRole::kPush:
-      return push_rows<PushLane, Exec>(group, params, lane);
+      return push_rows<typename Types::PushLane, Exec>(group, params, lane);
   }
 }
 

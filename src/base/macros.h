@@ -17,9 +17,9 @@
 #define EP_COLD [[gnu::noinline, gnu::cold]]
 #endif
 
-/// In front of a loop: nvcc makes no copies of its body. A GPU reads the code of a kernel from memory
-/// each time that others used its cache in between, so short code is fast code.
-#if defined(__CUDACC__)
+/// In front of a loop: the device's code has no copies of its body. A GPU reads the code of a kernel
+/// from memory each time that others used its cache in between, so short code is fast code.
+#if defined(__CUDA_ARCH__)
 #define EP_NO_UNROLL _Pragma("unroll 1")
 #else
 #define EP_NO_UNROLL

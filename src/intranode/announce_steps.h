@@ -58,7 +58,7 @@ EP_HOST_DEVICE void announce_block_to(const primitives::OpContext<Exec>& op,
                                       int peer,
                                       std::uint32_t rejection) {
   // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
-  // Acquired in await_blocks.
+  // Acquired in judge_blocks.
   Exec::Memory::store_release_sys(&op.block_at(peer, op.rank())->head,
                                   layout::tagged_word(op.tag(), rejection));
 }

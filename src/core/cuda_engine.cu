@@ -345,6 +345,8 @@ void CudaEngine::end() {
     }
   }
   retained_.clear();
+  // Between operations nothing is captured: what the caller allocates may grow the pool.
+  place_ = {};
   if (device_of_caller_ != device_) log_failure(cudaSetDevice(device_of_caller_), "cudaSetDevice");
 }
 

@@ -40,7 +40,7 @@ struct FlatCombine {
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 31 << 10};
+      .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 30 << 10};
 };
 /// kExpertMajor by push: an owner's sums have as many terms as those of the token's rank.
 struct PushCombine {

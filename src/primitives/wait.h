@@ -38,8 +38,9 @@ struct WaitFor {
 
 /// Polls between two looks around.
 inline constexpr int kPollsPerCheck = 64;
-/// Of those, looks between two at a peer's liveness: its flag may lie behind a slow bus.
-inline constexpr int kChecksPerLivenessCheck = 8;
+/// Of those, looks between two at a peer's liveness, the first after half as many. The flags of a GPU
+/// lie behind a slow bus: hundreds of warps that read there hold up the releases of the others.
+inline constexpr int kChecksPerLivenessCheck = 32;
 
 /// Whom to blame: a rank that waits for a third one is not the culprit.
 template <Executor Exec>
@@ -86,7 +87,8 @@ EP_COLD EP_HOST_DEVICE Outlook look_around(
     Exec::Memory::store_relaxed_sys(
         &op.local()->blocked_on.value,
         layout::tagged_word(op.tag(), static_cast<std::uint32_t>(peer) + 1));
-    const bool is_turn = polls / kPollsPerCheck % kChecksPerLivenessCheck == 1;
+    const bool is_turn =
+        polls / kPollsPerCheck % kChecksPerLivenessCheck == kChecksPerLivenessCheck / 2;
     if (is_turn && Exec::is_gone(params->gone_flags, peer)) return Outlook::kGone;
   }
   return Exec::clock_ns() - start_ns > limit_ns(*params, peer) ? Outlook::kLate : Outlook::kGoOn;

@@ -41,8 +41,9 @@ LOW_LEVEL_FILES = re.compile(r"src/primitives/(ptx|memory)\.cuh")
 RESTRICTED_CODE = (
     (re.compile(r"\b(asm|__asm__)\b\s*(volatile\b|__volatile__\b|goto\b)?\s*\("), LOW_LEVEL_FILES,
      "inline assembly outside src/primitives/ptx.cuh and memory.cuh"),
-    (re.compile(r"\b__CUDA_ARCH__\b"), LOW_LEVEL_FILES,
-     "__CUDA_ARCH__ outside src/primitives/ptx.cuh and memory.cuh"),
+    (re.compile(r"\b__CUDA_ARCH__\b"),
+     re.compile(rf"{LOW_LEVEL_FILES.pattern}|src/base/macros\.h"),
+     "__CUDA_ARCH__ outside src/primitives/ptx.cuh, memory.cuh and src/base/macros.h"),
     (re.compile(r"\b(secure_)?getenv\s*\("), re.compile(r"src/base/env\.cc"),
      "environment read outside src/base/env.cc"),
 )

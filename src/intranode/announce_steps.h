@@ -37,8 +37,8 @@ template <primitives::Executor Exec>
 EP_HOST_DEVICE void announce_op_to(const primitives::OpContext<Exec>& op,
                                    int peer,
                                    std::uint32_t rejection) {
-  // [sync:announce-op] release: this rank's operations before. Acquired in acquire_ops.
-  Exec::Memory::store_release_sys(&op.op_at(peer, op.rank())->head,
+  // Relaxed: the word carries its tag, and publishes nothing but itself.
+  Exec::Memory::store_relaxed_sys(&op.op_at(peer, op.rank())->head,
                                   layout::tagged_word(op.tag(), rejection));
 }
 
@@ -83,7 +83,7 @@ EP_HOST_DEVICE void announce_block(G group,
   send_block_fields(group, op, block);
 }
 
-/// Both at once: the releases wait side by side.
+/// Both at once, ahead of all fields.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_op_and_block(G group,
                                           const primitives::OpContext<Exec>& op,
@@ -135,16 +135,6 @@ EP_HOST_DEVICE Verdict await_ops(G group, const primitives::OpContext<Exec>& op,
                                     });
   if (!are_here) return Verdict::kPending;
   return group.all(agree) ? Verdict::kAccepted : Verdict::kRejected;
-}
-
-/// Once per operation, after await_ops: the operations of the peers before this one are over.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void acquire_ops(G group, const primitives::OpContext<Exec>& op) {
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t src) {
-    // [sync:announce-op] acquire
-    Exec::Memory::load_acquire_sys(&op.op_from(static_cast<int>(src))->head);
-  });
-  group.sync();
 }
 
 /// The blocks of all ranks are here: acquires and judges them.

@@ -71,7 +71,6 @@ EP_HOST_DEVICE bool resolve_combine(G group,
     verdict = await_blocks(group, op, [](int, int, std::uint32_t) {});
   if (verdict == Verdict::kPending) return false;
   publish_verdict(group, op, verdict);
-  acquire_ops(group, op);
   return true;
 }
 

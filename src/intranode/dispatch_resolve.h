@@ -123,7 +123,6 @@ EP_HOST_DEVICE bool resolve(G group,
     return false;
   }
   publish_verdict(group, op, verdict);
-  if (params.has_counts) acquire_ops(group, op);
   return true;
 }
 

@@ -153,6 +153,9 @@ EP_HOST_DEVICE bool send_records(G group,
   return true;
 }
 
+/// Rows of padding per ticket.
+inline constexpr std::int64_t kPadRows = 16;
+
 /// kExpertMajor: zero rows, scales and weights between the end of each expert's rows and the next
 /// expert's first.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -164,11 +167,14 @@ EP_HOST_DEVICE void pad_experts(G group,
   const auto* counts = routing.template array<std::int64_t>(params.routing.tables.expert_counts);
   const auto* offsets = routing.template array<std::int64_t>(params.routing.tables.expert_offsets);
   const std::int64_t capacity = routing.capacities()[op.rank()];
+  const std::int64_t pieces = layout::div_up(params.routing.alignment - 1, kPadRows);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kPad),
-                                         params.routing.num_local_experts);
+                                         pieces * params.routing.num_local_experts);
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
-    const std::int64_t first = offsets[i] + counts[i];
-    const std::int64_t end = offsets[i + 1] < capacity ? offsets[i + 1] : capacity;
+    const std::int64_t expert = i / pieces;
+    const std::int64_t first = offsets[expert] + counts[expert] + i % pieces * kPadRows;
+    const std::int64_t limit = offsets[expert + 1] < capacity ? offsets[expert + 1] : capacity;
+    const std::int64_t end = first + kPadRows < limit ? first + kPadRows : limit;
     if (first >= end) continue;
     const auto zero = [&](layout::Section section, std::int64_t row_bytes) {
       Exec::zero_bytes(group, outputs.section(op.rank(), section) + first * row_bytes,

@@ -155,10 +155,10 @@ EP_HOST_DEVICE std::int64_t count_groups(G group,
   const layout::TableShape& shape = routing.shape();
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kCount),
                                          shape.num_groups());
-  primitives::for_each_strided(group, shape.num_experts, [&](std::int64_t expert) {
-    scratch.histogram[expert] = 0;
-    scratch.owners[expert] = params.routing.rank_of[expert];
-  });
+  const std::int64_t table_bytes = std::int64_t{4} * shape.num_experts;
+  Exec::copy_bytes(group, layout::bytes_of(scratch.owners),
+                   layout::bytes_of(params.routing.rank_of), table_bytes);
+  Exec::zero_bytes(group, layout::bytes_of(scratch.histogram), table_bytes);
   std::int64_t num_counted = 0;
   EP_NO_UNROLL
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group), ++num_counted) {

@@ -52,4 +52,14 @@ EP_HOST_DEVICE const T* array_at(const std::byte* block, std::int64_t offset) {
   return static_cast<const T*>(static_cast<const void*>(block + offset));
 }
 
+template <class T>
+EP_HOST_DEVICE std::byte* bytes_of(T* array) {
+  return static_cast<std::byte*>(static_cast<void*>(array));
+}
+
+template <class T>
+EP_HOST_DEVICE const std::byte* bytes_of(const T* array) {
+  return static_cast<const std::byte*>(static_cast<const void*>(array));
+}
+
 }  // namespace ep::layout

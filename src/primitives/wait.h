@@ -38,8 +38,8 @@ struct WaitFor {
 
 /// Polls between two looks around.
 inline constexpr int kPollsPerCheck = 64;
-/// Of those, looks between two at a peer's liveness, the first after half as many. The flags of a GPU
-/// lie behind a slow bus: hundreds of warps that read there hold up the releases of the others.
+/// Of those, looks between two at a peer's liveness, the first after half as many. The flags of a
+/// GPU lie behind a slow bus: hundreds of warps that read there hold up the releases of the others.
 inline constexpr int kChecksPerLivenessCheck = 32;
 
 /// Whom to blame: a rank that waits for a third one is not the culprit.

@@ -3,7 +3,8 @@
 """Makes src/core/sm_table.h, what suggest_num_sms answers on GPUs, from lines of `ep-bench sweep --json`.
 
 Prints it; --write replaces the file. For each curve (operation, layout, bytes of a row, rows) the table has the least
-number of SMs whose median is within --percent of the curve's best."""
+number of SMs whose median is within --percent of the curve's best, but at most --most: an operation that copies inside
+the GPU gains from every SM, and how many it may have is the caller's to say."""
 
 import argparse
 import collections
@@ -29,7 +30,7 @@ HEAD = """\
 
 namespace ep::core {{
 
-/// The least SMs within {percent} % of the best of each curve.
+/// The least SMs within {percent} % of the best of each curve, {most} at most.
 inline constexpr MeasuredBudget kMeasuredBudgets[] = {{
 """
 TAIL = """\
@@ -67,9 +68,9 @@ def longest(by_mode):
     return max(by_mode.items(), key=lambda item: (len(item[1]), item[0] == "graph"))[1]
 
 
-def least_sms(curve, percent):
+def least_sms(curve, percent, most):
     best = min(line["median_us"] for line in curve.values())
-    return min(sms for sms, line in curve.items() if line["median_us"] <= best * (1 + percent / 100))
+    return min(most, min(sms for sms, line in curve.items() if line["median_us"] <= best * (1 + percent / 100)))
 
 
 def origin_of(lines):
@@ -80,7 +81,7 @@ def origin_of(lines):
     return f"{'; '.join(machines)};\n// {', '.join(dates)}; commits {commits}."
 
 
-def table_of(path, percent):
+def table_of(path, percent, most):
     used, rows = [], []
     for shape, by_mode in sorted(curves_of(read_lines(path)).items()):
         curve = longest(by_mode)
@@ -89,19 +90,21 @@ def table_of(path, percent):
         used += curve.values()
         movement, layout, row_bytes, num_rows = shape
         rows.append(f"    {{Movement::{movement}, Layout::{layout}, {row_bytes}, {num_rows}, "
-                    f"{least_sms(curve, percent)}}},\n")
+                    f"{least_sms(curve, percent, most)}}},\n")
     if not rows:
         raise SystemExit(f"sm_table.py: no curve of {MIN_POINTS} points in {path}")
-    return HEAD.format(name=path.name, origin=origin_of(used), percent=f"{percent:g}") + "".join(rows) + TAIL
+    return HEAD.format(name=path.name, origin=origin_of(used), percent=f"{percent:g}",
+                       most=most) + "".join(rows) + TAIL
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="?", type=pathlib.Path, default=RESULTS)
     parser.add_argument("--percent", type=float, default=4)
+    parser.add_argument("--most", type=int, default=16)
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    table = table_of(options.results, options.percent)
+    table = table_of(options.results, options.percent, options.most)
     if options.write:
         TABLE.write_text(table, encoding="utf-8")
     else:

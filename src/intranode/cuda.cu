@@ -40,12 +40,12 @@ struct FlatCombine {
 };
 struct PullCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 30 << 10};
+      .prepare_warps = 1, .pull_warps = 7, .ring_bytes = 28 << 10};
 };
 /// kExpertMajor by push: an owner's sums have as many terms as those of the token's rank.
 struct PushCombine {
   static constexpr CombineTuning kTuning{
-      .prepare_warps = 1, .pull_warps = 4, .push_warps = 3, .ring_bytes = 30 << 10};
+      .prepare_warps = 1, .pull_warps = 4, .push_warps = 3, .ring_bytes = 28 << 10};
 };
 /// kFlat through the ring: rows are copied as they are.
 struct StagedCombine {
@@ -221,15 +221,22 @@ bool is_fitting(const LoadedKernels& loaded, const CombineParams& params) {
              loaded.max_shared_bytes;
 }
 
-/// Launches with the first tuning that fits, else with the last one.
+/// Launches with the first tuning that fits.
 template <class Tuned, class... Further>
 Status run_combine(const LoadedKernels& loaded,
                    const Stream& stream,
                    const CombineParams& params,
                    int num_sms) {
-  if constexpr (sizeof...(Further) > 0) {
-    if (!is_fitting<Tuned>(loaded, params))
+  if (!is_fitting<Tuned>(loaded, params)) {
+    if constexpr (sizeof...(Further) > 0) {
       return run_combine<Further...>(loaded, stream, params, num_sms);
+    } else {
+      return Status(Errc::kUnsupported,
+                    "combine of sums of up to " + std::to_string(params.sum.max_terms) +
+                        " terms: the kernel has " + std::to_string(Tuned::kTuning.ring_bytes) +
+                        " bytes for them, of " + std::to_string(loaded.max_shared_bytes) +
+                        " bytes of shared memory");
+    }
   }
   const KernelLaunch<CombineTuning, CombineParams> launch{
       combine_kernel<Tuned>, Tuned::kTuning, plan_combine<Tuned>(params, loaded.has_tma)};

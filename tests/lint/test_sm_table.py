@@ -36,6 +36,11 @@ class SmTable(unittest.TestCase):
         self.assertIn(self.ROW % 12, run(self.CURVE).stdout)
         self.assertIn(self.ROW % 16, run(self.CURVE, "--percent", "2").stdout)
 
+    def test_leaves_what_gains_from_every_sm_to_the_caller(self):
+        gaining = [line(8, 1000), line(64, 300), line(132, 200)]
+        self.assertIn(self.ROW % 16, run(gaining).stdout)
+        self.assertIn(self.ROW % 132, run(gaining, "--most", "200").stdout)
+
     def test_names_the_origin(self):
         text = run(self.CURVE).stdout
         for part in ("2 x a GPU, driver 1", "2026-01-02", "abc", "within 4 %"):

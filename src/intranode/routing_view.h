@@ -113,16 +113,6 @@ struct RoutingView {
     }
     return true;
   }
-
-  /// True if k names an expert and no earlier k names one of the same rank.
-  EP_HOST_DEVICE bool is_first_of_rank(const std::int32_t* experts, int k) const {
-    if (experts[k] < 0) return false;
-    const std::int32_t rank = params->rank_of[experts[k]];
-    for (int earlier = 0; earlier < k; ++earlier) {
-      if (experts[earlier] >= 0 && params->rank_of[experts[earlier]] == rank) return false;
-    }
-    return true;
-  }
 };
 
 /// Weight of the expert of k: repeats of an expert count with the sum of their weights, in k order.

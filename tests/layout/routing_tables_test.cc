@@ -126,8 +126,6 @@ class TableCheck {
     const std::int32_t* experts = view_.experts_of(token);
     expect(at + " expert", experts[k], routing().idx(rank_, token, k));
     const auto place = oracle_.place_of(rank_, token, k);
-    expect(at + " is_first_of_rank", view_.is_first_of_rank(experts, k),
-           place && is_first_of_rank(token, k, place->rank));
     if (!place) return;
     const bool is_expert_major = oracle_.problem().layout == Layout::kExpertMajor;
     expect(at + " row",
@@ -138,14 +136,6 @@ class TableCheck {
     if (place->is_repeat()) return;
     const float weight = intranode::summed_weight(experts, topk(), k, params_.topk_weights, token);
     expect(at + " weight is right", weight == oracle_.summed_weight(rank_, token, k), true);
-  }
-
-  bool is_first_of_rank(std::int64_t token, int k, int rank) const {
-    for (int earlier = 0; earlier < k; ++earlier) {
-      const auto place = oracle_.place_of(rank_, token, earlier);
-      if (place && place->rank == rank) return false;
-    }
-    return true;
   }
 
   void check_pairs(int peer) {

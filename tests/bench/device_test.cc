@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -41,12 +42,12 @@ class RemoteDevice : public Device {
   }
   Status copy_in(std::byte* device, std::span<const std::byte> host) override {
     ++counts_.copies_in;
-    std::memcpy(device, host.data(), host.size());
+    std::copy(host.begin(), host.end(), device);
     return {};
   }
   Status copy_out(std::span<std::byte> host, const std::byte* device) override {
     ++counts_.copies_out;
-    std::memcpy(host.data(), device, host.size());
+    std::copy_n(device, host.size(), host.begin());
     return {};
   }
   Status fill(std::byte* device, int byte, std::size_t bytes) override {

@@ -101,6 +101,7 @@ struct Rank {
   const Oracle& oracle;
   core::GroupState& state;
   StreamsEngine& engine;
+  std::vector<core::CombineResult> sums{};  // a launch may still write there
 
   Result<DispatchOutput> dispatch(const RankInputs& inputs) {
     const DispatchOptions options{.layout = oracle.problem().layout,
@@ -109,10 +110,12 @@ struct Rank {
     return core::DispatchCall(state, {.input = inputs.views(), .options = options}).run();
   }
   Status combine(const DispatchOutput& dispatched) {
-    return core::CombineCall(state,
-                             {.handle = dispatched.handle, .input = {.rows = dispatched.x.view()}})
-        .run()
-        .status();
+    auto result = core::CombineCall(
+                      state, {.handle = dispatched.handle, .input = {.rows = dispatched.x.view()}})
+                      .run();
+    if (!result.ok()) return result.status();
+    sums.push_back(std::move(*result));
+    return Status();
   }
   /// Until that many lanes are at work here.
   void await_lanes(std::uint32_t least) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Annotations of functions: which ones nvcc compiles for the device too, and which stay out of line.
+// Annotations of functions: which ones nvcc compiles for the device too, which stay apart.
 #pragma once
 
 #if defined(__CUDACC__)
@@ -17,7 +17,7 @@
 #define EP_COLD [[gnu::noinline, gnu::cold]]
 #endif
 
-/// In front of a loop: the device's code has no copies of its body. A GPU reads the code of a kernel
+/// In front of a loop: the device's code has no copies of its body. A GPU reads a kernel's code
 /// from memory each time that others used its cache in between, so short code is fast code.
 #if defined(__CUDA_ARCH__)
 #define EP_NO_UNROLL _Pragma("unroll 1")

@@ -312,8 +312,8 @@ TEST_F(OverlapOnGpus, ReplaysThatFollowOneAnotherAreRight) {
     const PlainDispatch dispatch(context, group);
     const GpuStream stream;
     context.expect_ok(dispatch.call(stream.get()).status(), "eager");
-    // Ranks of one GPU share the driver's locks: one that instantiates a graph beside its own kernel
-    // keeps the other from launching.
+    // Ranks of one GPU share the driver's locks: one that instantiates a graph beside its own
+    // kernel keeps the other from launching.
     stream.wait();
     const Replays replays(context, dispatch);
     for (int round = 0; round < 20; ++round) {

@@ -26,7 +26,6 @@ namespace {
 constexpr std::int64_t kTokens = 4096;
 constexpr std::int64_t kHidden = 7168;
 constexpr std::int64_t kTopk = 8;
-constexpr int kExperts = 256;
 constexpr std::int64_t kCapacity = 8192;
 
 /// Accepts everything, as a GPU does when it queues.

@@ -50,7 +50,7 @@ struct PullScratch {
     choices = behind<Choice>(rows, kBatchTokens * terms_of(shape));
     hops = behind<Hop>(choices, num_choices);
     pairs = behind<std::int32_t>(hops, num_choices);
-    front_pairs = pairs + kBatchTokens * shape.num_ranks;
+    front_pairs = pairs + std::int64_t{kBatchTokens} * shape.num_ranks;
   }
 
   /// Terms of a token: a rank's row each, or a row of each k.
@@ -61,7 +61,7 @@ struct PullScratch {
     const std::int64_t num_ranks = shape.num_ranks;
     const std::int64_t num_choices = shape.has_expert_rows ? kBatchTokens * shape.topk : 0;
     return num_ranks * static_cast<std::int64_t>(sizeof(Owner) + sizeof(std::int64_t)) +
-           kBatchTokens * terms_of(shape) * static_cast<std::int64_t>(sizeof(std::byte*)) +
+           static_cast<std::int64_t>(sizeof(std::byte*)) * kBatchTokens * terms_of(shape) +
            num_choices * static_cast<std::int64_t>(sizeof(Choice) + sizeof(Hop)) +
            (kBatchTokens + 1) * num_ranks * static_cast<std::int64_t>(sizeof(std::int32_t));
   }

@@ -118,7 +118,8 @@ class SumPushLane {
 
   EP_HOST_DEVICE void describe(Sum& sum) const {
     const int topk = params_->routing.tables.shape.topk;
-    const PushScratch::Term* terms = scratch_.terms + at_ % PushScratch::kBatchTokens * topk;
+    const std::int64_t in_batch = at_ % PushScratch::kBatchTokens;
+    const PushScratch::Term* terms = scratch_.terms + in_batch * topk;
     sum.out = ring_.row_at(tickets_.reader(), scratch_.pairs[at_]);
     for (int k = 0; k < topk; ++k) {
       const PushScratch::Term term = terms[k];

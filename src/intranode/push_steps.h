@@ -36,7 +36,7 @@ struct PushScratch {
       : sources(layout::array_at<Source>(lane.scratch, 0)),
         pairs(layout::array_at<std::int32_t>(lane.scratch, source_bytes(shape))),
         raw(layout::array_at<Term>(lane.scratch, source_bytes(shape) + kPairBytes)),
-        terms(raw + kBatchTokens * shape.topk) {}
+        terms(raw + std::int64_t{kBatchTokens} * shape.topk) {}
 
   EP_HOST_DEVICE static std::int64_t bytes(const layout::TableShape& shape) {
     const std::int64_t num_terms = shape.has_expert_rows ? 2 * kBatchTokens * shape.topk : 0;

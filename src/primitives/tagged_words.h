@@ -83,6 +83,28 @@ EP_HOST_DEVICE bool are_words_here(G group,
   return group.all(are_here);
 }
 
+/// One thread: waits for a word of ranks first, first + 1, ..., kLoadBatch of them, and takes them.
+/// False if the group gave up.
+template <Executor Exec, class Take>
+EP_HOST_DEVICE bool await_batch(const OpContext<Exec>& op,
+                                WaitSite site,
+                                const TaggedWords& words,
+                                int word,
+                                int first_rank,
+                                Take take) {
+  TaggedLook<Exec> look(words, word, first_rank);
+  for (int missing = look.find_missing(op.tag()); missing >= 0;
+       missing = look.find_missing(op.tag())) {
+    const std::uint64_t* late = words.at(word, missing);
+    const bool is_here = poll_until(op, {site, missing, op.tag()}, [&] {
+      return std::uint64_t{layout::tag_in(Exec::Memory::load_relaxed_sys(late))};
+    });
+    if (!is_here) return false;
+  }
+  look.visit(take);
+  return true;
+}
+
 /// Waits until all words carry the operation's tag; take(word, rank, value) is called for each: a
 /// word's by one thread, in ascending rank. False if the group gave up.
 template <Executor Exec, Coop G, class Take>
@@ -92,17 +114,8 @@ EP_HOST_DEVICE bool await_words(
   EP_NO_UNROLL
   for (int word = group.thread_rank(); word < words.words_per_rank; word += group.size()) {
     EP_NO_UNROLL
-    for (int rank = 0; rank < words.num_ranks && is_done; rank += kLoadBatch) {
-      TaggedLook<Exec> look(words, word, rank);
-      for (int missing = look.find_missing(op.tag()); missing >= 0 && is_done;
-           missing = look.find_missing(op.tag())) {
-        is_done = poll_until(op, {site, missing, op.tag()}, [&] {
-          const std::uint64_t* late = words.at(word, missing);
-          return std::uint64_t{layout::tag_in(Exec::Memory::load_relaxed_sys(late))};
-        });
-      }
-      if (is_done) look.visit(take);
-    }
+    for (int rank = 0; rank < words.num_ranks && is_done; rank += kLoadBatch)
+      is_done = await_batch(op, site, words, word, rank, take);
   }
   return group.all(is_done);
 }

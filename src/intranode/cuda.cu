@@ -19,10 +19,10 @@ using primitives::WarpGroup;
 /// One thread starts the copies of a row in about 1.3 us, whatever its size: small rows take more
 /// senders.
 struct SmallRowDispatch {
-  static constexpr DispatchTuning kTuning{.route_warps = 10, .send_warps = 6, .stages = 4};
+  static constexpr DispatchTuning kTuning{.route_warps = 7, .send_warps = 5, .stages = 5};
 };
 struct FlatDispatch {
-  static constexpr DispatchTuning kTuning{.route_warps = 12, .send_warps = 3, .stages = 4};
+  static constexpr DispatchTuning kTuning{.route_warps = 9, .send_warps = 3, .stages = 4};
 };
 struct ExpertDispatch {
   static constexpr DispatchTuning kTuning{

@@ -32,45 +32,20 @@ EP_HOST_DEVICE void send_op_fields(G group, const primitives::OpContext<Exec>& o
               [&](int peer) { return op.op_at(peer, op.rank()); });
 }
 
-/// Tells one peer that this rank accepts its call, or why not.
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void announce_op_to(const primitives::OpContext<Exec>& op,
-                                   int peer,
-                                   std::uint32_t rejection) {
-  // Relaxed: the word carries its tag, and publishes nothing but itself.
-  Exec::Memory::store_relaxed_sys(&op.op_at(peer, op.rank())->head,
-                                  layout::tagged_word(op.tag(), rejection));
-}
-
+/// Tells all peers that this rank accepts its call, or why not.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_op(G group,
                                 const primitives::OpContext<Exec>& op,
                                 std::uint32_t rejection) {
-  group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    announce_op_to(op, static_cast<int>(peer), rejection);
+    // Relaxed: the word carries its tag, and publishes nothing but itself.
+    Exec::Memory::store_relaxed_sys(&op.op_at(static_cast<int>(peer), op.rank())->head,
+                                    layout::tagged_word(op.tag(), rejection));
   });
 }
 
-/// Where this rank's blocks lie: from now on they may be written (dispatch) or read (combine).
-template <primitives::Executor Exec>
-EP_HOST_DEVICE void announce_block_to(const primitives::OpContext<Exec>& op,
-                                      int peer,
-                                      std::uint32_t rejection) {
-  // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
-  // Acquired in judge_blocks.
-  Exec::Memory::store_release_sys(&op.block_at(peer, op.rank())->head,
-                                  layout::tagged_word(op.tag(), rejection));
-}
-
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void send_block_fields(G group,
-                                      const primitives::OpContext<Exec>& op,
-                                      const layout::BlockAnnouncement& block) {
-  send_fields(group, op, block, [&](int peer) { return op.block_at(peer, op.rank()); });
-}
-
-/// The heads come first: a release waits for the stores before it, and none is under way.
+/// Where this rank's blocks lie: from now on they may be written (dispatch) or read (combine). The
+/// heads come first: a release waits for the stores before it, and none is under way.
 template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_block(G group,
                                    const primitives::OpContext<Exec>& op,
@@ -78,27 +53,12 @@ EP_HOST_DEVICE void announce_block(G group,
                                    std::uint32_t rejection) {
   group.sync();
   primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    announce_block_to(op, static_cast<int>(peer), rejection);
+    // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
+    // Acquired in judge_blocks.
+    Exec::Memory::store_release_sys(&op.block_at(static_cast<int>(peer), op.rank())->head,
+                                    layout::tagged_word(op.tag(), rejection));
   });
-  send_block_fields(group, op, block);
-}
-
-/// Both at once, ahead of all fields.
-template <primitives::Executor Exec, primitives::Coop G>
-EP_HOST_DEVICE void announce_op_and_block(G group,
-                                          const primitives::OpContext<Exec>& op,
-                                          const layout::BlockAnnouncement& block) {
-  group.sync();
-  primitives::for_each_strided(group, 2 * op.num_ranks(), [&](std::int64_t i) {
-    const int peer = static_cast<int>(i) / 2;
-    if (i % 2 == 0) {
-      announce_op_to(op, peer, layout::kAccepted);
-    } else {
-      announce_block_to(op, peer, layout::kAccepted);
-    }
-  });
-  send_op_fields(group, op);
-  send_block_fields(group, op, block);
+  send_fields(group, op, block, [&](int peer) { return op.block_at(peer, op.rank()); });
 }
 
 /// Head and fields of every rank's announcement, as they arrive here.

@@ -60,12 +60,9 @@ EP_HOST_DEVICE bool resolve_combine(G group,
                                     const primitives::OpContext<Exec>& op,
                                     const CombineParams& params) {
   const std::uint32_t rejection = handle_rejection(op, params.routing);
-  if (rejection == layout::kAccepted) {
-    announce_op_and_block(group, op, params.block);
-  } else {
-    announce_op(group, op, rejection);
-    send_op_fields(group, op);
-  }
+  if (rejection == layout::kAccepted) announce_block(group, op, params.block, rejection);
+  announce_op(group, op, rejection);
+  send_op_fields(group, op);
   Verdict verdict = await_ops(group, op, [](int, std::uint32_t) {});
   if (verdict == Verdict::kAccepted)
     verdict = await_blocks(group, op, [](int, int, std::uint32_t) {});

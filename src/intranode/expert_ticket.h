@@ -226,22 +226,16 @@ class ExpertTicket {
     }
     if (!is_first_row) return;
     if (!(has_earlier && copies_itself(choice.rank))) choice.target = choice.row;
-    if (params_->has_weights)
-      Memory::store(peer.weights + choice.row, summed_weight_of(choices, k));
+    if (!params_->has_weights) return;
+    const float weight = sum_of_repeats(
+        routing_.topk(), k, [&](int later) { return choices[later].expert == choice.expert; },
+        [&](int at) { return choices[at].weight; });
+    Memory::store(peer.weights + choice.row, weight);
   }
 
   /// The rank makes the further copies of a row.
   EP_HOST_DEVICE bool copies_itself(int rank) const {
     return params_->copies_at_receiver && (rank != op_->rank() || params_->returns_gradient);
-  }
-
-  /// summed_weight() of what is in scratch.
-  EP_HOST_DEVICE float summed_weight_of(const Choice* choices, int k) const {
-    float sum = choices[k].weight;
-    for (int later = k + 1; later < routing_.topk(); ++later) {
-      if (choices[later].expert == choices[k].expert) sum = sum + choices[later].weight;
-    }
-    return sum;
   }
 
   /// Entry k of the token's record at each rank that it goes to.

@@ -200,11 +200,9 @@ class ExpertTerms : public PullTerms<Exec, G> {
     if (!params_->sum.weighted) return;
     const StridedInput& weights = params_->weights.input;
     const float* of_token = static_cast<const float*>(weights.data) + token * weights.row_stride;
-    choice.weight = of_token[k * weights.col_stride];
-    for (int later = k + 1; later < routing_.topk(); ++later) {
-      if (choices[later].expert == choice.expert)
-        choice.weight = choice.weight + of_token[later * weights.col_stride];
-    }
+    choice.weight = sum_of_repeats(
+        routing_.topk(), k, [&](int later) { return choices[later].expert == choice.expert; },
+        [&](int at) { return of_token[at * weights.col_stride]; });
   }
 
   EP_HOST_DEVICE void sort_terms(int count) const {

@@ -104,15 +104,15 @@ class SumPushLane {
     return term;
   }
 
-  /// As summed_weight: repeats share their row, and only the first has it.
+  /// Repeats share their row, and only the first has it.
   EP_HOST_DEVICE static PushScratch::Term merged(const PushScratch::Term* raw, int k, int topk) {
     PushScratch::Term term = raw[k];
     for (int earlier = 0; earlier < k; ++earlier) {
       if (raw[earlier].row == term.row) return {-1, 0.0F};
     }
-    for (int later = k + 1; later < topk; ++later) {
-      if (raw[later].row == term.row) term.weight = term.weight + raw[later].weight;
-    }
+    term.weight = sum_of_repeats(
+        topk, k, [&](int later) { return raw[later].row == term.row; },
+        [&](int at) { return raw[at].weight; });
     return term;
   }
 

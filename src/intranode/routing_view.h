@@ -115,17 +115,25 @@ struct RoutingView {
   }
 };
 
-/// Weight of the expert of k: repeats of an expert count with the sum of their weights, in k order.
+/// Weight of k together with those of later k that name the same expert, in k order.
 /// Precondition: k is the first of its expert.
+template <class IsSame, class WeightAt>
+EP_HOST_DEVICE float sum_of_repeats(int topk, int k, IsSame is_same, WeightAt weight_at) {
+  float sum = weight_at(k);
+  EP_NO_UNROLL
+  for (int later = k + 1; later < topk; ++later) {
+    if (is_same(later)) sum = sum + weight_at(later);
+  }
+  return sum;
+}
+
+/// As sum_of_repeats, of a token's experts and weights in memory.
 EP_HOST_DEVICE inline float summed_weight(
     const std::int32_t* experts, int topk, int k, const StridedInput& weights, std::int64_t token) {
   const float* row = static_cast<const float*>(weights.data) + token * weights.row_stride;
-  float sum = row[k * weights.col_stride];
-  EP_NO_UNROLL
-  for (int later = k + 1; later < topk; ++later) {
-    if (experts[later] == experts[k]) sum = sum + row[later * weights.col_stride];
-  }
-  return sum;
+  return sum_of_repeats(
+      topk, k, [&](int later) { return experts[later] == experts[k]; },
+      [&](int at) { return row[at * weights.col_stride]; });
 }
 
 }  // namespace ep::intranode

@@ -16,13 +16,15 @@ namespace ep::intranode {
 /// Scratch of a lane that sends rows: where the rows of its peers begin, and what the threads of
 /// the lane tell each other about the token at hand.
 struct SendScratch {
-  std::int64_t* tally;       // [num_ranks], pairs sent
+  std::int64_t* tally;  // [num_ranks], pairs sent
+  // kFlat
   std::byte** rows;          // [num_ranks], where row 0 of the rank lies
   std::byte** scales;        // [num_ranks], where its scales lie
-  std::int64_t* first_rows;  // [num_ranks], kFlat: of this rank's tokens there
+  std::int64_t* first_rows;  // [num_ranks], of this rank's tokens there
   std::int64_t* capacities;  // [num_ranks]
-  std::int32_t* row;         // [num_ranks], kFlat: of the token at hand, -1: none
-  ExpertScratch experts;     // kExpertMajor
+  std::int32_t* row;         // [num_ranks], of the token at hand, -1: none
+  // kExpertMajor
+  ExpertScratch experts;
 
   EP_HOST_DEVICE SendScratch(const primitives::Lane& lane, const layout::TableShape& shape)
       : tally(layout::array_at<std::int64_t>(lane.scratch, 0)),
@@ -69,8 +71,9 @@ class SendLane {
     while (!pipe_.is_full() && advance()) pipe_.load(token_, parts_of(token_));
   }
 
-  /// Where the outputs lie, as far as peers have told already.
+  /// kFlat: where the outputs lie, as far as peers have told already.
   EP_HOST_DEVICE void locate_early() {
+    if (params_->has_expert_rows()) return;
     primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
       const int rank = static_cast<int>(i);
       scratch_.rows[rank] = outputs_.section_if_here(rank, layout::Section::kRows);
@@ -80,17 +83,13 @@ class SendLane {
 
   /// Sends all rows that this lane gets tickets for. False if the group gave up.
   EP_HOST_DEVICE bool run() {
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
-      const int rank = static_cast<int>(i);
-      scratch_.tally[rank] = 0;
-      scratch_.first_rows[rank] = routing_.first_rows()[rank];
-      scratch_.capacities[rank] = routing_.capacities()[rank];
-      if (scratch_.rows[rank] == nullptr)
-        scratch_.rows[rank] = outputs_.section(rank, layout::Section::kRows);
-      if (scratch_.scales[rank] == nullptr)
-        scratch_.scales[rank] = outputs_.section(rank, layout::Section::kScales);
-    });
-    if (params_->has_expert_rows()) experts_.begin();
+    primitives::for_each_strided(group_, op_->num_ranks(),
+                                 [&](std::int64_t rank) { scratch_.tally[rank] = 0; });
+    if (params_->has_expert_rows()) {
+      experts_.begin();
+    } else {
+      locate_flat();
+    }
     // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     while (!pipe_.is_empty()) {
@@ -140,6 +139,19 @@ class SendLane {
     ticket_end_ = token_ + params_->send_ticket_tokens();
     if (ticket_end_ > num_tokens()) ticket_end_ = num_tokens();
     return true;
+  }
+
+  /// What locate_early could not know.
+  EP_HOST_DEVICE void locate_flat() {
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
+      const int rank = static_cast<int>(i);
+      scratch_.first_rows[rank] = routing_.first_rows()[rank];
+      scratch_.capacities[rank] = routing_.capacities()[rank];
+      if (scratch_.rows[rank] == nullptr)
+        scratch_.rows[rank] = outputs_.section(rank, layout::Section::kRows);
+      if (scratch_.scales[rank] == nullptr)
+        scratch_.scales[rank] = outputs_.section(rank, layout::Section::kScales);
+    });
   }
 
   /// The token's row at every rank that owns one of its experts.

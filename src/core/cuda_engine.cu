@@ -217,7 +217,7 @@ class CudaEngine final : public Engine {
   layout::OpReport& report() override { return *report_; }
   int max_sms() const override { return num_sms_; }
   int suggest_sms(const OpShape& shape) const override {
-    return std::min(suggest_num_sms(shape), num_sms_);
+    return suggest_num_sms(shape);
   }
 
  private:

@@ -117,7 +117,7 @@ Result<std::unique_ptr<DeviceShare>> DeviceShare::reserve(const std::vector<Budg
                                                           int rank) {
   std::unique_ptr<DeviceShare> share(new DeviceShare());
   share->mine_ = divided[static_cast<std::size_t>(rank)];
-  const BudgetClaim& mine = share->mine_;
+  const BudgetClaim mine = share->mine_;
   for (const BudgetClaim& claim : divided) {
     if (claim.device != mine.device) continue;
     ++share->num_ranks_;

@@ -58,6 +58,7 @@ TEST(Stage, SaysWhichOneWasNotReached) {
                                               {Stage::kTallied, WaitSite::kTallied},
                                               {Stage::kScanned, WaitSite::kScanned},
                                               {Stage::kPrepared, WaitSite::kPrepared},
+                                              {Stage::kIndexed, WaitSite::kIndexed},
                                               {Stage::kResolved, WaitSite::kResolved}};
   for (const auto& [stage, site] : sites) {
     ControlWindow window({.num_ranks = 1});

@@ -119,9 +119,11 @@ TEST(Rendezvous, AnotherJobAtThePortDisturbsNobody) {
     RendezvousSettings other = guest;
     other.job_id = "another job";
     other.timeout = milliseconds(300);
+    connect_patiently(guest);  // rank 0 listens before the other job's patience begins
     const Status status = meet(other);
     EXPECT_EQ(status.code(), Errc::kPeerTimeout);
-    EXPECT_NE(status.message().find("belongs to another job"), std::string::npos);
+    EXPECT_NE(status.message().find("belongs to another job"), std::string::npos)
+        << status.message();
   });
 }
 
@@ -243,6 +245,32 @@ TEST(Rendezvous, AFalseRankZeroLearnsNothingAndIsNotBelieved) {
   EXPECT_GT(heard.size(), cookie.size());
   EXPECT_EQ(std::search(heard.begin(), heard.end(), cookie.begin(), cookie.end()), heard.end())
       << "the cookie went over the wire";
+}
+
+/// Refuses the first rank that comes and says nothing to those after it.
+void refuse_then_fall_silent(const base::UniqueFd& listener) {
+  const base::Deadline deadline = base::Deadline::after(kPatience);
+  const base::UniqueFd fd(::accept(listener.get(), nullptr, nullptr));
+  const Frame challenge{
+      .kind = FrameKind::kChallenge, .sequence = 0, .payload = Bootstrap::Bytes(16)};
+  EXPECT_TRUE(send_all(fd.get(), encode(challenge), deadline).ok());
+  EXPECT_TRUE(receive_frame(fd.get(), kMaxControlBytes, deadline).ok());
+  const Frame refusal{.kind = FrameKind::kError,
+                      .sequence = 0,
+                      .payload = encode_status(Status(Errc::kUnsupported, "the port is taken"))};
+  EXPECT_TRUE(send_all(fd.get(), encode(refusal), deadline).ok());
+}
+
+TEST(Rendezvous, ARefusalIsReportedThoughTheLastAttemptWasCutShort) {
+  const test::TcpListener listener = test::listen_on_loopback();
+  const RendezvousSettings guest = tcp_settings(1, 2, listener.port, milliseconds(500));
+  Status status;
+  {
+    std::jthread guest_thread([&] { status = meet(guest); });
+    refuse_then_fall_silent(listener.fd);
+  }
+  EXPECT_EQ(status.code(), Errc::kPeerTimeout);
+  EXPECT_NE(status.message().find("the port is taken"), std::string::npos) << status.message();
 }
 
 TEST(Rendezvous, ListensOnLoopbackOnlyWhereAllRanksAreOnOneHost) {

@@ -69,7 +69,8 @@ Result<base::UniqueFd> RendezvousGuest::join() {
       Attempt attempt = try_endpoint(endpoint);
       if (attempt.why.ok()) return await_ready(std::move(attempt.fd));
       if (attempt.is_final) return attempt.why;
-      last = std::move(attempt.why);
+      // An attempt that the end of our own patience cut short says less than the one before it.
+      if (last.ok() || !deadline_.expired()) last = std::move(attempt.why);
     }
     const auto left = std::chrono::milliseconds(deadline_.remaining_ms());
     static_cast<void>(::poll(nullptr, 0, static_cast<int>(std::min(left, kRetryInterval).count())));

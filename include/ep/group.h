@@ -76,9 +76,10 @@ class EP_API Group {
 
   /// For the operations in moe.h.
   core::GroupState& state() const { return *state_; }
+  /// For create(), and for tests that put a group together from parts of their own.
+  explicit Group(std::unique_ptr<core::GroupState> state);
 
  private:
-  explicit Group(std::unique_ptr<core::GroupState> state);
   std::unique_ptr<core::GroupState> state_;
 };
 

@@ -14,24 +14,31 @@
 
 namespace ep::intranode {
 
-template <class Params, class Role>
+template <class Params, class Role, primitives::Coop G = primitives::SoloGroup>
 struct RoleBody {
   Role role;
-  void (*run)(primitives::SoloGroup, const Params&, const primitives::Lane&);
+  void (*run)(G, const Params&, const primitives::Lane&);
 };
 
-template <primitives::Executor Exec>
-inline constexpr RoleBody<DispatchParams, DispatchRole> kDispatchBodies[] = {
-    {DispatchRole::kRoute, route_role<Exec, primitives::SoloGroup>},
-    {DispatchRole::kSend, send_role<Exec, primitives::SoloGroup>},
-    {DispatchRole::kCopy, copy_role<Exec, primitives::SoloGroup>},
+template <primitives::Executor Exec, primitives::Coop G = primitives::SoloGroup>
+inline constexpr RoleBody<DispatchParams, DispatchRole, G> kDispatchBodies[] = {
+    {DispatchRole::kRoute, route_role<Exec, G>},
+    {DispatchRole::kSend, send_role<Exec, G>},
+    {DispatchRole::kCopy, copy_role<Exec, G>},
 };
-template <primitives::Executor Exec>
-inline constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
-    {CombineRole::kPrepare, prepare_role<Exec, primitives::SoloGroup>},
-    {CombineRole::kPull, pull_role<Exec, primitives::SoloGroup>},
-    {CombineRole::kPush, push_role<Exec, primitives::SoloGroup>},
+template <primitives::Executor Exec, primitives::Coop G = primitives::SoloGroup>
+inline constexpr RoleBody<CombineParams, CombineRole, G> kCombineBodies[] = {
+    {CombineRole::kPrepare, prepare_role<Exec, G>},
+    {CombineRole::kPull, pull_role<Exec, G>},
+    {CombineRole::kPush, push_role<Exec, G>},
 };
+
+/// What a lane of any role needs at most.
+inline std::int64_t lane_scratch_bytes(const layout::TableShape& shape) {
+  return std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape),
+                   CopyScratch::bytes(shape), RecordScratch::bytes(shape),
+                   PullScratch::bytes(shape), PushScratch::bytes(shape)});
+}
 
 /// Runs the bodies of the roles that this launch has.
 template <primitives::Executor Exec, class Params, class Role>
@@ -48,11 +55,9 @@ void launch_roles(fabric::HostLauncher& launcher,
     });
   }
   params.op.num_lanes = num_channels * static_cast<int>(roles.size());
-  const layout::TableShape& shape = params.routing.tables.shape;
-  const std::int64_t scratch_bytes =
-      std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), CopyScratch::bytes(shape),
-                RecordScratch::bytes(shape), PullScratch::bytes(shape), PushScratch::bytes(shape)});
-  launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
+  launcher.run({.num_channels = num_channels,
+                .roles = roles,
+                .scratch_bytes = lane_scratch_bytes(params.routing.tables.shape)});
 }
 
 }  // namespace ep::intranode

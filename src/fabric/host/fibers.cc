@@ -2,12 +2,10 @@
 // Fibers on Boost.Context, annotated for AddressSanitizer and ThreadSanitizer.
 #include "fabric/host/fibers.h"
 
-#include "base/check.h"
+#include "fabric/host/fiber_stack.h"
 
 #include <boost/context/fiber.hpp>
 
-#include <sys/mman.h>
-#include <unistd.h>
 #include <utility>
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -19,49 +17,6 @@
 
 namespace ep::fabric {
 namespace {
-
-// Deep enough for a role, its reduction of 32 terms and a sanitizer's red zones.
-constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
-
-/// A stack with a guard page below it.
-class Stack {
- public:
-  Stack() {
-    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    bytes_ = kStackBytes + page;
-    base_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK,
-                 -1, 0);
-    EP_CHECK(base_ != MAP_FAILED);
-    EP_CHECK(mprotect(base_, page, PROT_NONE) == 0);
-  }
-  ~Stack() { munmap(base_, bytes_); }
-  Stack(const Stack&) = delete;
-  Stack& operator=(const Stack&) = delete;
-
-  boost::context::stack_context context() const {
-    boost::context::stack_context context;
-    context.size = bytes_;
-    context.sp = static_cast<std::byte*>(base_) + bytes_;
-    return context;
-  }
-  const void* bottom() const { return base_; }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  void* base_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
-/// Boost's allocator interface over a stack that outlives the fiber.
-class KeptStack {
- public:
-  explicit KeptStack(boost::context::stack_context context) : context_(context) {}
-  boost::context::stack_context allocate() { return context_; }
-  void deallocate(boost::context::stack_context& /*context*/) {}
-
- private:
-  boost::context::stack_context context_;
-};
 
 // A sanitizer is told before each switch where execution goes, and after it where it arrived.
 #if defined(__SANITIZE_THREAD__)
@@ -80,7 +35,7 @@ void destroy_sanitizer_fiber(void* /*fiber*/) {}
 }  // namespace
 
 struct FiberSet::Fiber {
-  Stack stack;
+  FiberStack stack;
   boost::context::fiber context;    // where the fiber goes on
   boost::context::fiber scheduler;  // where the thread goes on
   void* sanitizer_fiber = nullptr;
@@ -135,10 +90,8 @@ void FiberSet::start(Fiber& fiber, const Task& task) {
   if (fiber.sanitizer_fiber == nullptr) fiber.sanitizer_fiber = make_sanitizer_fiber();
   fiber.is_live = true;
   ++num_live_;
-  const boost::context::stack_context stack = fiber.stack.context();
-  fiber.context = boost::context::fiber(
-      std::allocator_arg, boost::context::preallocated(stack.sp, stack.size, stack),
-      KeptStack(stack), [this, &fiber, &task](boost::context::fiber&& scheduler) {
+  fiber.context =
+      fiber.stack.make_fiber([this, &fiber, &task](boost::context::fiber&& scheduler) {
         fiber.scheduler = std::move(scheduler);
         fiber.after_suspend();
         task();

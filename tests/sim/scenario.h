@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ranks of a simulated run do: drawn from a seed, compared with the oracle.
+#pragma once
+
+#include "fabric/sim/site.h"
+#include "tests/sim/engine.h"
+#include "tests/support/moe_ops.h"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace ep::test {
+
+/// A call, or calls, of all ranks.
+struct SimStep {
+  enum class Kind : std::uint8_t { kDispatch, kCached, kCombine, kCombineBackward, kDispatchBackward };
+  Kind kind = Kind::kDispatch;
+  DispatchSpec dispatch{};
+  CombineSpec combine{};
+};
+
+struct SimScenario {
+  std::uint64_t seed = 0;
+  Problem problem{};
+  GroupConfig config{};
+  SimLaunch launch{};
+  std::vector<SimStep> steps{};
+
+  std::string describe() const;
+};
+
+/// Everything about it follows from the seed.
+SimScenario draw_scenario(std::uint64_t seed);
+
+struct SimResult {
+  std::vector<std::string> findings{};  ///< violations, wrong results, errors
+  std::uint64_t num_steps = 0;
+};
+
+/// `trace_path` empty: no trace.
+SimResult run_scenario(const SimScenario& scenario,
+                       fabric::sim::Sites& sites,
+                       const std::string& trace_path = "");
+
+}  // namespace ep::test

@@ -108,6 +108,7 @@ SimScenario draw_scenario(std::uint64_t seed) {
   scenario.config.num_sms = static_cast<int>(uniform(random, 1, 2));
   scenario.config.timeout = std::chrono::milliseconds(2'000);
   scenario.launch.group_threads = one_of(random, {2, 2, 3, 4});
+  scenario.launch.has_copy_unit = !chance(random, 25);
   scenario.launch.stage_bytes = one_of(random, {0, 0, 16, 32});
   scenario.steps = draw_steps(random, scenario.problem);
   return scenario;

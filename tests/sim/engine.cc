@@ -26,6 +26,7 @@ fabric::sim::Lane& SimEngine::lane(const std::string& role,
     const std::string name = "rank " + std::to_string(rank_) + ", " + role + ", channel " +
                              std::to_string(channel);
     lane = std::make_unique<fabric::sim::Lane>(machine_, rank_, name, launch_.group_threads);
+    lane->has_copy_unit = launch_.has_copy_unit;
   }
   const auto bytes = static_cast<std::size_t>(scratch_bytes);
   if (lane->scratch_bytes < bytes) {

@@ -18,6 +18,7 @@ namespace ep::test {
 /// What a run chooses for all its launches.
 struct SimLaunch {
   int group_threads = 2;
+  bool has_copy_unit = true;
   std::int64_t stage_bytes = 0;  ///< Lane::stage_bytes; 0: whole rows
 };
 

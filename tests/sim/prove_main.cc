@@ -1,41 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
+// ep_prove: runs the protocols in the simulator (./dev prove).
+#include "tests/sim/prove.h"
+#include "tests/sim/prove_options.h"
 #include "tests/sim/scenario.h"
 
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <string>
+
+namespace ep::test {
+namespace {
+
+int replay(const ProveOptions& options) {
+  fabric::sim::Sites sites;
+  sites.weaken(options.weakened);
+  const SimScenario scenario = draw_scenario(options.first_seed);
+  std::printf("seed %llu: %s\n", static_cast<unsigned long long>(scenario.seed),
+              scenario.describe().c_str());
+  const SimResult result = run_scenario(scenario, sites, options.trace_path);
+  for (const std::string& finding : result.findings) std::printf("  %s\n", finding.c_str());
+  std::printf("%llu steps, %zu findings\n", static_cast<unsigned long long>(result.num_steps),
+              result.findings.size());
+  return result.findings.empty() ? 0 : 1;
+}
+
+int prove_mutants(const ProveOptions& options, const SearchResult& seeds) {
+  const auto mutants = search_mutants(seeds.orders_met, options.mutant_seeds, options.num_jobs);
+  int num_missed = 0;
+  for (const MutantResult& mutant : mutants) {
+    if (mutant.seed == 0) ++num_missed;
+    std::printf("%-46s %5llu  %s\n", mutant.mutation.to_string().c_str(),
+                static_cast<unsigned long long>(mutant.seed),
+                mutant.finding.substr(0, mutant.finding.find('\n')).c_str());
+  }
+  std::printf("%zu mutants, %d found by no seed\n", mutants.size(), num_missed);
+  return num_missed;
+}
+
+int prove(const ProveOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  const SearchResult seeds =
+      search_seeds(options.first_seed, options.num_seeds, options.num_jobs);
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  std::fputs(seeds.findings.c_str(), stdout);
+  std::printf("%llu seeds, %llu steps, %s, %.1f s\n",
+              static_cast<unsigned long long>(seeds.num_runs),
+              static_cast<unsigned long long>(seeds.num_steps),
+              seeds.findings.empty() ? "0 violations" : "VIOLATED", took.count());
+  if (!seeds.findings.empty()) return 1;
+  return options.mutant_seeds > 0 && prove_mutants(options, seeds) > 0 ? 1 : 0;
+}
+
+}  // namespace
+}  // namespace ep::test
 
 int main(int argc, char** argv) {
-  ep::fabric::sim::Sites sites;
-  const std::uint64_t from = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1;
-  const std::uint64_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 100;
-  std::uint64_t steps = 0;
-  int bad = 0;
-  const bool mut = argc > 3 && std::string(argv[3]) == "mut";
-  ep::fabric::sim::Mutation m;
-  if (argc > 3 && ep::fabric::sim::Mutation::parse(argv[3], m)) sites.weaken(m);
-  for (std::uint64_t seed = from; seed < from + count; ++seed) {
-    const auto scenario = ep::test::draw_scenario(seed);
-    if (count < 5) std::printf("%s\n", scenario.describe().c_str());
-    const auto result = ep::test::run_scenario(scenario, sites);
-    steps += result.num_steps;
-    if (result.findings.empty()) continue;
-    ++bad;
-    std::printf("seed %llu: %s\n", static_cast<unsigned long long>(seed), scenario.describe().c_str());
-    for (const auto& finding : result.findings) std::printf("  %s\n", finding.c_str());
-    if (bad > 0) break;
-  }
-  std::printf("%llu steps, %d bad\n", static_cast<unsigned long long>(steps), bad);
-  if (!mut) return bad;
-  for (const auto& met : sites.orders_met()) {
-    sites.weaken(met);
-    std::string first = "-";
-    std::uint64_t seed = 1;
-    for (; seed <= 400; ++seed) {
-      const auto result = ep::test::run_scenario(ep::test::draw_scenario(seed), sites);
-      if (!result.findings.empty()) { first = result.findings[0]; break; }
-    }
-    std::printf("%-45s %5llu %s\n", met.to_string().c_str(), static_cast<unsigned long long>(seed), first.substr(0, 90).c_str());
-    std::fflush(stdout);
-  }
+  ep::test::ProveOptions options;
+  if (!ep::test::parse_prove_options(argc, argv, options)) return 2;
+  return options.is_replay ? ep::test::replay(options) : ep::test::prove(options);
 }

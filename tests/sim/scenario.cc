@@ -142,7 +142,8 @@ std::string SimScenario::describe() const {
   constexpr const char* kNames[] = {"dispatch", "cached", "combine", "combine_backward",
                                     "dispatch_backward"};
   std::string text = problem.describe() + ", " + std::to_string(launch.group_threads) +
-                     " threads per lane, " + std::to_string(config.num_sms.value_or(0)) +
+                     " threads per lane, " +
+                     (launch.has_copy_unit ? "" : "no copy unit, ") + std::to_string(config.num_sms.value_or(0)) +
                      " channels, " + std::to_string(config.ring_slots.value_or(0)) + " ring slots:";
   for (const SimStep& step : steps) text += std::string(" ") + kNames[static_cast<int>(step.kind)];
   return text;

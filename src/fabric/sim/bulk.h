@@ -2,8 +2,8 @@
 // BulkEngine (primitives/row_pipe.h) over a lane's copy unit, and the real RowPipe over that.
 #pragma once
 
-#include "fabric/sim/copy_unit.h"
 #include "fabric/sim/group.h"
+#include "fabric/sim/lane.h"
 #include "primitives/row_pipe.h"
 
 #include <array>
@@ -14,12 +14,13 @@
 namespace ep::fabric::sim {
 
 /// As TmaBulk: thread 0 starts every copy, the others only wait for loads. Each order can be left
-/// out at the place where a role called the pipe.
+/// out at the place where a role called the pipe. Without a copy unit as VectorBulk: every thread
+/// copies its share with ordinary accesses when it comes to the store.
 class Bulk {
  public:
   static constexpr int kStages = 4;
 
-  Bulk(const Group& group, CopyUnit& copies) : group_(group), copies_(&copies) {}
+  Bulk(const Group& group, Lane& lane) : group_(group), lane_(&lane) {}
 
   void load(int stage, const primitives::RowParts& parts);
   void wait_loaded(int stage);
@@ -40,10 +41,14 @@ class Bulk {
  private:
   void wait_read(int num_pending);
   void wait_landed(int num_pending);
+  void copy_share(std::byte* dst, const std::byte* src, std::int64_t bytes) const;
+  /// This thread asks the copy unit to keep the order, unless it is left out here.
+  bool has_order(Order order) const;
 
   Group group_;
-  CopyUnit* copies_;
-  std::array<std::uint64_t, kStages> num_loads_{};  // of the launch
+  Lane* lane_;
+  std::array<std::uint64_t, kStages> num_loads_{};      // of the launch
+  std::array<primitives::RowParts, kStages> parts_{};  // without a copy unit
 };
 static_assert(primitives::BulkEngine<Bulk>);
 
@@ -53,7 +58,7 @@ class RowPipe : public primitives::RowPipe<Bulk> {
   using Base = primitives::RowPipe<Bulk>;
   using At = std::source_location;
 
-  RowPipe(const Group& group, CopyUnit& copies) : Base(Bulk(group, copies)) {}
+  RowPipe(const Group& group, Lane& lane) : Base(Bulk(group, lane)) {}
   /// What is left to wait for when a lane gives up is no mutation.
   ~RowPipe() { note_caller(0); }
 

@@ -23,7 +23,7 @@ void note_write(const void* address, std::int64_t bytes, const Exec::At& at) {
 
 }  // namespace
 
-CopyUnit& Exec::copies() { return Machine::current()->running().lane->copies; }
+Lane& Exec::lane() { return *Machine::current()->running().lane; }
 
 std::uint64_t Exec::clock_ns() { return Machine::current()->now_ns(); }
 

@@ -32,13 +32,13 @@ struct Exec {
   static RowPipe make_row_pipe(const Group& group,
                                const primitives::Lane& /*lane*/,
                                const primitives::OpParams& /*params*/) {
-    return RowPipe(group, copies());
+    return RowPipe(group, lane());
   }
   static RowReducer make_row_reducer(const Group& group,
                                      const primitives::Lane& /*lane*/,
                                      const primitives::OpParams& /*params*/,
                                      const primitives::SumSpec& spec) {
-    return RowReducer(group, copies(), spec);
+    return RowReducer(group, lane(), spec);
   }
 
   static std::byte* peer_segment(const void* table, std::int64_t index) {
@@ -84,7 +84,7 @@ struct Exec {
                          const At& at = At::current());
 
  private:
-  static CopyUnit& copies();
+  static sim::Lane& lane();
 };
 static_assert(primitives::Executor<Exec>);
 

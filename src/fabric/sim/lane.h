@@ -21,6 +21,8 @@ struct Lane {
   }
 
   std::string name;
+  /// False: rows are copied and added by the threads, as on GPUs that have no bulk copy unit.
+  bool has_copy_unit = true;
   Rendezvous rendezvous;
   CopyUnit copies;
   std::vector<AgentId> agents;  ///< of its threads

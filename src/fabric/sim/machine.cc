@@ -14,6 +14,8 @@ constexpr std::uint64_t kNsPerStep = 20;
 // Where everybody waits, time leaps: hundreds of polls reach the deadline, which is the report of a
 // deadlock.
 constexpr std::uint64_t kIdleNs = 5'000'000;
+// No run of right roles comes near it.
+constexpr std::uint64_t kMaxSteps = 20'000'000;
 // A waiter also looks without a cause.
 constexpr std::uint64_t kIdleLooks = 256;
 
@@ -107,8 +109,9 @@ void Machine::run() {
     } else if (Fiber* fiber = draw_fiber(); fiber != nullptr) {
       resume(*fiber);
     } else if (!pass_idle_time()) {
-      abandon();
+      abandon("waits for a thread that never comes");
     }
+    if (num_steps_ > kMaxSteps) abandon("has not ended after all steps");
   }
   current_machine() = outer;
 }
@@ -168,11 +171,10 @@ bool Machine::pass_idle_time() {
 
 /// Ends a run that cannot go on. Its fibers cannot be unwound, for their destructors wait, too:
 /// they and what they hold are lost.
-void Machine::abandon() {
+void Machine::abandon(const char* why) {
   for (auto& fiber : fibers_) {
     if (fiber->state == Fiber::State::kEnded) continue;
-    checker_.report(fiber->name + " waits for a thread that never comes, last at " +
-                    sites_.describe(fiber->call_site));
+    checker_.report(fiber->name + " " + why + ", last at " + sites_.describe(fiber->call_site));
     static_cast<void>(fiber.release());
   }
   fibers_.clear();
@@ -181,7 +183,6 @@ void Machine::abandon() {
 
 void Machine::launch(std::vector<Task> tasks) {
   Fiber& host = *running_;
-  checker_.tick(host.agent);
   auto num_running = std::make_shared<std::size_t>(tasks.size());
   for (Task& task : tasks) {
     auto fiber = std::make_unique<Fiber>();
@@ -201,6 +202,7 @@ void Machine::launch(std::vector<Task> tasks) {
     start(*fiber);
     fibers_.push_back(std::move(fiber));
   }
+  checker_.tick(host.agent);
   block([num_running] { return *num_running == 0; });
 }
 

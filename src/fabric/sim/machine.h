@@ -140,7 +140,7 @@ class Machine {
   bool act_device();
   /// False where nobody waits for time either.
   bool pass_idle_time();
-  void abandon();
+  void abandon(const char* why);
 
   Options options_;
   Sites& sites_;

@@ -33,46 +33,52 @@ RowShare::RowShare(const Group& group, std::int64_t bytes) {
 }
 
 RowReducer::~RowReducer() {
-  while (num_finished_ < num_loaded_) await_terms(num_finished_++);
+  while (lane_->has_copy_unit && num_finished_ < num_loaded_) await_terms(num_finished_++);
 }
 
 void RowReducer::load(const Group& group, const Sum& sum, const At& at) {
   const std::uint64_t number = num_loaded_++;
-  if (!group.is_leader()) return;
+  if (!lane_->has_copy_unit || !group.is_leader()) return;
   const SiteId site = Machine::current()->sites().of(at);
   const CopyUnit::Piece none{nullptr, 0};
   for (int term = 0; term < sum.num_terms; ++term) {
     const CopyUnit::Piece row{sum.terms[term].row, row_bytes_of(spec_)};
-    copies_->load(first_slot_of(number) + term, kind_of(number), term > 0, row, none, site);
+    lane_->copies.load(first_slot_of(number) + term, kind_of(number), term > 0, row, none, site);
   }
-  if (sum.num_terms == 0) copies_->load(first_slot_of(number), kind_of(number), false, none, none, site);
+  if (sum.num_terms == 0)
+    lane_->copies.load(first_slot_of(number), kind_of(number), false, none, none, site);
 }
 
 void RowReducer::await_terms(std::uint64_t sum) {
-  const std::uint64_t lot = copies_->first_lot(kind_of(sum)) + sum / kSumsUnderWay + 1;
-  copies_->await_loaded(kind_of(sum), lot);
+  const std::uint64_t lot = lane_->copies.first_lot(kind_of(sum)) + sum / kSumsUnderWay + 1;
+  lane_->copies.await_loaded(kind_of(sum), lot);
 }
 
 void RowReducer::finish(const Group& group, const Sum& sum, const At& at) {
   const std::uint64_t number = num_finished_++;
   Machine::current()->step();
-  await_terms(number);
-  add_part(sum, first_slot_of(number), Machine::current()->sites().of(at));
-  group.join();  // all threads have read the slots: they may be loaded again
+  if (lane_->has_copy_unit) await_terms(number);
+  add_share(sum, first_slot_of(number), Machine::current()->sites().of(at));
+  if (lane_->has_copy_unit) group.join();  // all threads have read the slots: they may be loaded again
 }
 
-void RowReducer::add_part(const Sum& sum, int first_slot, SiteId site) const {
+void RowReducer::add_share(const Sum& sum, int first_slot, SiteId site) const {
   const RowShare share(group_, row_bytes_of(spec_));
   if (share.size() == 0) return;
+  Machine& machine = *Machine::current();
+  const Checker::Actor actor = machine.checker().actor(machine.running().agent);
+  const auto bytes = static_cast<std::size_t>(share.size());
   std::array<primitives::RowTerm, primitives::kMaxTopk> terms;
   const auto num_terms = static_cast<std::size_t>(sum.num_terms);
   for (std::size_t i = 0; i < num_terms; ++i) {
     terms[i] = sum.terms[i];
-    terms[i].row = copies_->slot(first_slot + static_cast<int>(i)) + share.begin;
+    if (lane_->has_copy_unit) {
+      terms[i].row = lane_->copies.slot(first_slot + static_cast<int>(i));
+    } else {
+      machine.checker().read(actor, terms[i].row + share.begin, bytes, site);
+    }
+    terms[i].row += share.begin;
   }
-  Machine& machine = *Machine::current();
-  const Checker::Actor actor = machine.checker().actor(machine.running().agent);
-  const auto bytes = static_cast<std::size_t>(share.size());
   if (sum.bias != nullptr) machine.checker().read(actor, sum.bias + share.begin, bytes, site);
   machine.checker().write(actor, sum.out + share.begin, bytes, site);
   primitives::reduce_row(sum.out + share.begin,
@@ -87,8 +93,8 @@ void RowReducer::add_part(const Sum& sum, int first_slot, SiteId site) const {
 void RowReducer::fence_acquired(const At& at) const {
   Sites& sites = Machine::current()->sites();
   // TermRing's loads are started by thread 0, behind its fence.
-  if (group_.is_leader() && !sites.is_weakened(sites.of(at), Order::kFenceAcquired))
-    copies_->fence_acquired();
+  if (!lane_->has_copy_unit || !group_.is_leader()) return;
+  if (!sites.is_weakened(sites.of(at), Order::kFenceAcquired)) lane_->copies.fence_acquired();
 }
 
 }  // namespace ep::fabric::sim

@@ -3,8 +3,8 @@
 // GPU.
 #pragma once
 
-#include "fabric/sim/copy_unit.h"
 #include "fabric/sim/group.h"
+#include "fabric/sim/lane.h"
 #include "primitives/row_reducer.h"
 
 #include <cstddef>
@@ -14,14 +14,15 @@
 namespace ep::fabric::sim {
 
 /// load() starts to fetch the terms of a sum, finish() awaits and adds them: each thread a part of
-/// the row, stored with ordinary stores. Two sums may be under way, as in the ring of a GPU.
+/// the row, stored with ordinary stores. Two sums may be under way, as in the ring of a GPU. Without
+/// a copy unit as WarpRowReducer: finish() alone reads, with ordinary loads.
 class RowReducer {
  public:
   using Sum = primitives::RowSum;
   using At = std::source_location;
 
-  RowReducer(const Group& group, CopyUnit& copies, const primitives::SumSpec& spec)
-      : group_(group), copies_(&copies), spec_(spec) {}
+  RowReducer(const Group& group, Lane& lane, const primitives::SumSpec& spec)
+      : group_(group), lane_(&lane), spec_(spec) {}
   /// Also where a lane gave up: no load is under way when the memory of the slots goes.
   ~RowReducer();
   RowReducer(const RowReducer&) = delete;
@@ -36,10 +37,10 @@ class RowReducer {
 
  private:
   void await_terms(std::uint64_t sum);
-  void add_part(const Sum& sum, int first_slot, SiteId site) const;
+  void add_share(const Sum& sum, int first_slot, SiteId site) const;
 
   Group group_;
-  CopyUnit* copies_;
+  Lane* lane_;
   primitives::SumSpec spec_;
   std::uint64_t num_loaded_ = 0;
   std::uint64_t num_finished_ = 0;

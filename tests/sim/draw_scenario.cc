@@ -98,6 +98,13 @@ std::vector<SimStep> draw_steps(Random& random, const Problem& problem) {
   return steps;
 }
 
+SimFault draw_fault(Random& random, int num_ranks) {
+  using Kind = SimFault::Kind;
+  return {.kind = chance(random, 30) ? Kind::kAbsent : Kind::kKilled,
+          .rank = static_cast<int>(uniform(random, 0, num_ranks - 1)),
+          .at_step = static_cast<std::uint64_t>(uniform(random, 1, 20'000))};
+}
+
 }  // namespace
 
 SimScenario draw_scenario(std::uint64_t seed) {
@@ -110,7 +117,31 @@ SimScenario draw_scenario(std::uint64_t seed) {
   scenario.launch.group_threads = one_of(random, {2, 2, 3, 4});
   scenario.launch.has_copy_unit = !chance(random, 25);
   scenario.launch.stage_bytes = one_of(random, {0, 0, 16, 32});
-  scenario.steps = draw_steps(random, scenario.problem);
+  if (chance(random, 5) && scenario.problem.routing.num_ranks() > 1) {
+    scenario.fault = draw_fault(random, scenario.problem.routing.num_ranks());
+  } else {
+    scenario.steps = draw_steps(random, scenario.problem);
+  }
+  return scenario;
+}
+
+SimScenario large_scenario(int num_ranks, std::uint64_t seed) {
+  constexpr std::int64_t kTokens = 5;
+  constexpr int kTopk = 8;
+  SimScenario scenario{.seed = seed};
+  Problem& problem = scenario.problem;
+  problem.routing = uniform_routing(num_ranks, kTokens, kTopk, 2 * num_ranks, seed);
+  problem.layout = seed % 2 == 0 ? Layout::kFlat : Layout::kExpertMajor;
+  problem.hidden = kBlockBytes / size_of(problem.dtype);
+  scenario.config = config_for(problem);
+  scenario.config.num_sms = 1;
+  scenario.config.ring_slots = 1;
+  scenario.config.timeout = std::chrono::milliseconds(60'000);
+  CombineSpec combine;
+  combine.hidden = problem.hidden;
+  combine.way = CombineWay::kPush;
+  scenario.steps = {{.kind = SimStep::Kind::kDispatch, .dispatch = {.copy_way = CopyWay::kReceiver}},
+                    {.kind = SimStep::Kind::kCombine, .combine = combine}};
   return scenario;
 }
 

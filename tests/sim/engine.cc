@@ -2,6 +2,7 @@
 // Launches roles as fibers, and stands for what callers do with tensors.
 #include "tests/sim/engine.h"
 
+#include "fabric/sim/memory.h"
 #include "tests/sim/roles.h"
 
 #include <cstring>
@@ -14,6 +15,11 @@ namespace {
 std::int64_t num_rows_of(const intranode::RoutingParams& routing) {
   return layout::array_at<std::int64_t>(
       routing.block, routing.tables.sizes)[static_cast<int>(layout::Size::kRows)];
+}
+
+/// What an operation that failed left in the tensors is undefined, also while the caller looks.
+bool is_fine(const primitives::OpParams& op) {
+  return layout::array_at<layout::Counter>(op.own, op.layout.abort)->value == 0;
 }
 
 }  // namespace
@@ -45,6 +51,7 @@ void SimEngine::run(Params params, int num_channels) {
   for (int channel = 0; channel < num_channels; ++channel) {
     for (const auto& role : roles) {
       fabric::sim::Lane& of_role = lane(role.name, channel, scratch_bytes);
+      of_role.copies.begin();
       const primitives::Lane view{.channel = channel,
                                   .scratch = of_role.scratch,
                                   .stage_bytes = launch_.stage_bytes};
@@ -66,14 +73,14 @@ void SimEngine::run(Params params, int num_channels) {
 Status SimEngine::launch(const intranode::DispatchParams& params, int num_sms, Stream /*stream*/) {
   if (params.returns_gradient) write_rows(params.expert_rows, params.routing);
   run(params, num_sms);
-  if (params.is_moving()) read_received(params);
+  if (params.is_moving() && is_fine(params.op)) read_received(params);
   return {};
 }
 
 Status SimEngine::launch(const intranode::CombineParams& params, int num_sms, Stream /*stream*/) {
   write_rows(params.rows, params.routing);
   run(params, num_sms);
-  write_rows(params.rows, params.routing);
+  if (is_fine(params.op)) write_rows(params.rows, params.routing);
   return {};
 }
 
@@ -123,8 +130,17 @@ Status SimEngine::upload(void* dst, const void* src, std::int64_t bytes, Stream 
 }
 
 Status SimEngine::read(void* dst, const void* src, std::int64_t bytes) {
-  // At once, behind nothing: fault records and words that say whether there is one.
-  std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+  if (bytes != sizeof(std::uint32_t) && bytes != sizeof(std::uint64_t)) {
+    note(src, bytes, false);
+    std::memcpy(dst, src, static_cast<std::size_t>(bytes));
+    return {};
+  }
+  const fabric::sim::WordAccess word{const_cast<void*>(src),  // NOLINT: it is only read
+                                     static_cast<int>(bytes), fabric::sim::Scope::kSys, true};
+  // [sync:fault] acquire: the record
+  const std::uint64_t value =
+      fabric::sim::load_atomic(word, std::source_location::current());
+  std::memcpy(dst, &value, static_cast<std::size_t>(bytes));
   return {};
 }
 

@@ -101,6 +101,7 @@ class RankProgram {
         context_(bootstrap_, step_) {}
 
   void run() {
+    if (scenario_.fault.kind != SimFault::Kind::kNone) return run_until_fault();
     for (const SimStep& step : scenario_.steps) {
       if (!run_step(step)) return;
     }
@@ -108,6 +109,24 @@ class RankProgram {
   std::vector<std::string> failures() { return context_.take_report().failures; }
 
  private:
+  void run_until_fault() {
+    const SimFault& fault = scenario_.fault;
+    if (fault.kind == SimFault::Kind::kAbsent && fault.rank == group_.rank()) return;
+    Status status;
+    for (int round = 0; status.ok(); ++round) status = run_round();
+    context_.expect(status.code() == Errc::kPeerTimeout && status.peer() == fault.rank,
+                    "rank " + std::to_string(fault.rank) + " is to blame: " + status.to_string());
+  }
+
+  Status run_round() {
+    const Problem& problem = scenario_.problem;
+    const RankInputs inputs(problem, group_.rank());
+    const DispatchOptions options{.layout = problem.layout, .experts = map_of(problem)};
+    const auto output = dispatch(group_, inputs.views(), options);
+    if (!output.ok()) return output.status();
+    return combine(group_, output->handle, {.rows = output->x.view()}).status();
+  }
+
   bool run_step(const SimStep& step) {
     switch (step.kind) {
       case SimStep::Kind::kDispatch:
@@ -145,6 +164,11 @@ std::string SimScenario::describe() const {
                      " threads per lane, " +
                      (launch.has_copy_unit ? "" : "no copy unit, ") + std::to_string(config.num_sms.value_or(0)) +
                      " channels, " + std::to_string(config.ring_slots.value_or(0)) + " ring slots:";
+  if (fault.kind != SimFault::Kind::kNone)
+    text += " rank " + std::to_string(fault.rank) +
+            (fault.kind == SimFault::Kind::kAbsent ? " is absent"
+                                                   : " ends at step " +
+                                                         std::to_string(fault.at_step));
   for (const SimStep& step : steps) text += std::string(" ") + kNames[static_cast<int>(step.kind)];
   return text;
 }
@@ -174,9 +198,12 @@ SimResult run_scenario(const SimScenario& scenario,
     programs.push_back(std::make_unique<RankProgram>(scenario, oracle, *groups.back()));
     machine.add_host(rank, [program = programs.back().get()] { program->run(); });
   }
+  if (scenario.fault.kind == SimFault::Kind::kKilled)
+    machine.kill_at(scenario.fault.at_step, scenario.fault.rank);
   machine.run();
   SimResult result{.findings = machine.checker().violations(), .num_steps = machine.num_steps()};
   for (int rank = 0; rank < num_ranks; ++rank) {
+    if (scenario.fault.kind == SimFault::Kind::kKilled && rank == scenario.fault.rank) continue;
     for (const std::string& failure : programs[static_cast<std::size_t>(rank)]->failures())
       result.findings.push_back("rank " + std::to_string(rank) + " " + failure);
   }

@@ -20,18 +20,32 @@ struct SimStep {
   CombineSpec combine{};
 };
 
+/// What befalls a rank.
+struct SimFault {
+  enum class Kind : std::uint8_t { kNone, kAbsent, kKilled };
+  Kind kind = Kind::kNone;
+  int rank = 0;
+  std::uint64_t at_step = 0;  ///< kKilled: of the scheduler
+};
+
 struct SimScenario {
   std::uint64_t seed = 0;
   Problem problem{};
   GroupConfig config{};
   SimLaunch launch{};
   std::vector<SimStep> steps{};
+  /// Not kNone: instead of the steps, rounds of dispatch and combine until every other rank has an
+  /// error that blames this one.
+  SimFault fault{};
 
   std::string describe() const;
 };
 
 /// Everything about it follows from the seed.
 SimScenario draw_scenario(std::uint64_t seed);
+
+/// Every operation, in both layouts by the seed's parity, on so many ranks.
+SimScenario large_scenario(int num_ranks, std::uint64_t seed);
 
 struct SimResult {
   std::vector<std::string> findings{};  ///< violations, wrong results, errors

@@ -69,7 +69,7 @@ bool CopyUnit::is_complete(int kind, std::uint64_t lot) const {
 
 void CopyUnit::await_loaded(int kind, std::uint64_t lot) {
   kind_of(kind);
-  machine_.block([this, kind, lot] { return is_complete(kind, lot); });
+  machine_.block("bulk loads", [this, kind, lot] { return is_complete(kind, lot); });
   Fiber& fiber = thread();
   Kind& loads = kind_of(kind);
   machine_.checker().view(fiber.agent).raise(loads.agent, static_cast<Clock>(lot));
@@ -105,7 +105,7 @@ bool CopyUnit::are_groups(std::uint64_t last, Done done) const {
 void CopyUnit::await_read(int num_pending) {
   const std::uint64_t closed = open_group_ - 1;
   const std::uint64_t last = closed - std::min(closed, static_cast<std::uint64_t>(num_pending));
-  machine_.block([this, last] {
+  machine_.block("bulk stores to read", [this, last] {
     return are_groups(last, [](const Copy& copy) { return copy.has_read; });
   });
   read_ = std::max(read_, last);
@@ -114,7 +114,7 @@ void CopyUnit::await_read(int num_pending) {
 void CopyUnit::await_landed(int num_pending) {
   const std::uint64_t closed = open_group_ - 1;
   const std::uint64_t last = closed - std::min(closed, static_cast<std::uint64_t>(num_pending));
-  machine_.block([this, last] { return are_groups(last, [](const Copy&) { return false; }); });
+  machine_.block("bulk stores to land", [this, last] { return are_groups(last, [](const Copy&) { return false; }); });
   read_ = std::max(read_, last);
   landed_ = std::max(landed_, last);
   thread().async_view.raise(store_agent_, static_cast<Clock>(landed_));
@@ -130,6 +130,10 @@ void CopyUnit::fence_acquired() {
   machine_.checker().tick(fiber.agent);
 }
 
+void CopyUnit::begin() {
+  for (Kind& loads : kinds_) loads.before_launch = loads.newest;
+}
+
 void CopyUnit::end() {
   Checker& checker = machine_.checker();
   const AgentId agent = thread().agent;
@@ -138,10 +142,8 @@ void CopyUnit::end() {
     while (!copies_.empty()) act(machine_.random());
   }
   checker.view(agent).raise(store_agent_, static_cast<Clock>(open_group_));
-  for (Kind& loads : kinds_) {
+  for (const Kind& loads : kinds_)
     checker.view(agent).raise(loads.agent, static_cast<Clock>(loads.newest));
-    loads.before_launch = loads.newest;
-  }
   ++open_group_;
 }
 

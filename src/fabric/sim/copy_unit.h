@@ -52,6 +52,8 @@ class CopyUnit final : public Device {
   /// A loaded row, for threads that read it themselves. Precondition: its lot was awaited.
   const std::byte* slot(int index) const;
 
+  /// The lane is about to be launched.
+  void begin();
   /// The lane has ended: nothing may be under way. Its launch makes all of it visible.
   void end();
 

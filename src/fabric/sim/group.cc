@@ -30,7 +30,7 @@ const Rendezvous::Round& Rendezvous::meet(std::uint64_t value, bool orders, Site
     round.num_here = 0;
     ++num_complete_;
   } else {
-    machine.block([this, number] { return num_complete_ > number; });
+    machine.block("the others of its group", [this, number] { return num_complete_ > number; });
   }
   if (orders) machine.checker().view(fiber.agent).join(round.view);
   return round;

@@ -103,15 +103,16 @@ void Machine::run() {
     ++num_steps_;
     now_ns_ += kNsPerStep;
     checker_.set_time(num_steps_);
+    if (num_steps_ == kill_step_) kill(killed_rank_);
     collect();
     if (!busy_.empty() && (ready_.empty() || random_.chance(habits_.device_percent))) {
       busy_[random_.below(busy_.size())]->act(random_);
     } else if (Fiber* fiber = draw_fiber(); fiber != nullptr) {
       resume(*fiber);
     } else if (!pass_idle_time()) {
-      abandon("waits for a thread that never comes");
+      abandon("which never comes");
     }
-    if (num_steps_ > kMaxSteps) abandon("has not ended after all steps");
+    if (num_steps_ > kMaxSteps) abandon("and too many steps have passed");
   }
   current_machine() = outer;
 }
@@ -169,12 +170,23 @@ bool Machine::pass_idle_time() {
   return is_anybody_polling;
 }
 
+void Machine::kill(int rank) {
+  for (auto& fiber : fibers_) {
+    if (checker_.rank_of(fiber->agent) != rank || fiber->state == Fiber::State::kEnded) continue;
+    // Lost with all it holds, as by abandon().
+    static_cast<void>(fiber.release());
+    --num_live_;
+  }
+  std::erase(fibers_, nullptr);
+}
+
 /// Ends a run that cannot go on. Its fibers cannot be unwound, for their destructors wait, too:
 /// they and what they hold are lost.
 void Machine::abandon(const char* why) {
   for (auto& fiber : fibers_) {
     if (fiber->state == Fiber::State::kEnded) continue;
-    checker_.report(fiber->name + " " + why + ", last at " + sites_.describe(fiber->call_site));
+    checker_.report(fiber->name + ", thread " + std::to_string(fiber->thread_rank) + " awaits " +
+                    fiber->awaits + ", " + why);
     static_cast<void>(fiber.release());
   }
   fibers_.clear();
@@ -203,7 +215,7 @@ void Machine::launch(std::vector<Task> tasks) {
     fibers_.push_back(std::move(fiber));
   }
   checker_.tick(host.agent);
-  block([num_running] { return *num_running == 0; });
+  block("its lanes", [num_running] { return *num_running == 0; });
 }
 
 void Machine::step() {
@@ -220,9 +232,10 @@ void Machine::relax() {
   suspend();
 }
 
-void Machine::block(std::function<bool()> is_over) {
+void Machine::block(const char* what, std::function<bool()> is_over) {
   if (is_over()) return;
   Fiber& fiber = *running_;
+  fiber.awaits = what;
   fiber.is_over = std::move(is_over);
   fiber.state = Fiber::State::kBlocked;
   suspend();

@@ -50,6 +50,7 @@ struct Fiber {
   int thread_rank = 0;
   State state = State::kReady;
   std::function<bool()> is_over{};
+  const char* awaits = "its turn";
   /// What copies that this thread starts are ordered behind: its view, as of its last proxy fence.
   VectorClock async_view{};
   const void* polled = nullptr;  ///< the word that it loaded last; null: it may not have seen the newest
@@ -84,6 +85,12 @@ class Machine {
   void add_host(int rank, std::function<void()> program);
   /// Until all fibers have ended.
   void run();
+  /// At that step no fiber of the rank acts any more, whatever it is at; copies that are under way
+  /// still land. Before run().
+  void kill_at(std::uint64_t step, int rank) {
+    kill_step_ = step;
+    killed_rank_ = rank;
+  }
 
   // From a fiber.
 
@@ -103,8 +110,8 @@ class Machine {
   void step();
   /// Between two polls.
   void relax();
-  /// Lets others run until `is_over`.
-  void block(std::function<bool()> is_over);
+  /// Lets others run until `is_over`; `what` it waits for is named if that never comes.
+  void block(const char* what, std::function<bool()> is_over);
   /// The word may have changed: who polls it looks again.
   void wake(const void* word);
 
@@ -141,6 +148,7 @@ class Machine {
   /// False where nobody waits for time either.
   bool pass_idle_time();
   void abandon(const char* why);
+  void kill(int rank);
 
   Options options_;
   Sites& sites_;
@@ -158,6 +166,8 @@ class Machine {
   std::size_t num_live_ = 0;
   std::uint64_t num_steps_ = 0;
   std::uint64_t now_ns_ = 1;
+  std::uint64_t kill_step_ = 0;  // 0: never
+  int killed_rank_ = 0;
 };
 
 }  // namespace ep::fabric::sim

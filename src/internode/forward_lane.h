@@ -75,16 +75,14 @@ class ForwardLane {
     const std::uint64_t number =
         Memory::load(host_->rail->counter(layout.rows_received, delegate_.index)) +
         static_cast<std::uint64_t>(Memory::load(delegate_.chunks.before + chunk));
-    const std::uint32_t arrived =
-        layout.slot_signal(layout.signals.rows, delegate_.index, number);
+    const std::uint32_t arrived = layout.slot_signal(layout.signals.rows, delegate_.index, number);
     if (!await_chunk(group_, *host_, primitives::WaitSite::kNetRows, peer, arrived, number))
       return false;
     pipe_.fence_acquired();
     const std::int64_t slot = layout.chunk(layout.rows_in, delegate_.index, number);
     forward_tokens(chunk, bits, host_->at(slot));
     const int home = host_->rail->node();
-    return tell(group_, *host_, peer,
-                layout.slot_signal(layout.signals.rows_freed, home, number));
+    return tell(group_, *host_, peer, layout.slot_signal(layout.signals.rows_freed, home, number));
   }
 
   /// Also tokens without a row have pairs, if all their rows are dropped.

@@ -95,8 +95,8 @@ class PartialLane {
       if (!sum_token(has_sum ? slot + row * row_bytes() : nullptr)) return false;
       if (!has_sum) continue;
       if (has_gradient()) {
-        gather_gradient(first + i, layout::array_at<float>(
-                                       slot, num_rows * row_bytes() + row * tail_bytes()));
+        gather_gradient(first + i,
+                        layout::array_at<float>(slot, num_rows * row_bytes() + row * tail_bytes()));
       }
       ++row;
     }
@@ -132,10 +132,8 @@ class PartialLane {
   }
 
   bool has_gradient() const { return params_->side_out != nullptr; }
-  std::int64_t row_bytes() const { return params_->out_stride_bytes; }
-  std::int64_t tail_bytes() const {
-    return has_gradient() ? std::int64_t{4} * routing_.topk() : 0;
-  }
+  std::int64_t row_bytes() const { return primitives::row_bytes_of(params_->sum); }
+  std::int64_t tail_bytes() const { return has_gradient() ? std::int64_t{4} * routing_.topk() : 0; }
 
   G group_;
   const HostSide<Exec, N>* host_;

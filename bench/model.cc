@@ -41,11 +41,15 @@ struct PointInput {
 
 WireShape wire_of(const Options& options) {
   const RowFormat rows = {.dtype = options.dtype, .hidden = options.hidden, .exact = false};
+  const bool is_fresh = options.routing == RoutingReuse::kFresh;
   return {.row_bytes = static_cast<std::int64_t>(rows.row_bytes()),
           .scale_bytes = static_cast<std::int64_t>(rows.num_scales() * sizeof(float)),
           .returned_row_bytes = options.hidden * size_of(expert_dtype_of(options.dtype)),
           .topk = options.topk,
-          .num_columns = options.ranks + options.experts};
+          .num_columns = options.ranks + options.experts,
+          .has_new_ids = is_fresh,
+          .combines_weights = options.layout == Layout::kExpertMajor,
+          .has_late_blocks = is_fresh && options.capacity.kind == Capacity::Kind::kExact};
 }
 
 using Traffics = std::vector<RankTraffic<std::int64_t>>;
@@ -73,7 +77,7 @@ ModelOp op_of(const RouteMatrix<std::int64_t>& routes,
   const WireShape wire = wire_of(options);
   const Traffics ranks = traffic_of(routes, wire, movement);
   const RouteCount<std::int64_t> net = net_total(routes);
-  const std::int64_t row_bytes = wire.net_row_bytes(movement);
+  const std::int64_t row_bytes = wire.net_row_bytes(routes.shape().dedup, movement);
   const double chunk_bytes = per(net.rows * row_bytes, net.chunks);
   return {
       .movement = movement,

@@ -137,6 +137,7 @@ RouteMatrix<double> expected_routes(const RouteShape& shape,
   RouteMatrix<double> routes(shape);
   const Source source(shape, experts, tokens);
   for (int src = 0; src < shape.nodes.num_ranks(); ++src) {
+    routes.num_tokens(src) = tokens.num_tokens;
     for (int node = 0; node < shape.nodes.num_nodes(); ++node) {
       expect_node(source, src, node, routes);
     }

@@ -4,11 +4,17 @@
 
 #include "base/check.h"
 #include "layout/announcement.h"
+#include "layout/net_layout.h"
 
 #include <algorithm>
 
 namespace ep::bench {
 namespace {
+
+constexpr std::int64_t kIdBytes = 4;
+constexpr std::int64_t kWeightBytes = 4;
+constexpr std::int64_t kSourceTokenBytes = 4;
+constexpr std::int64_t kCountBytes = 8;
 
 template <class N>
 using Traffics = std::vector<RankTraffic<N>>;
@@ -36,7 +42,7 @@ void add_rows(const RouteMatrix<N>& routes,
               Movement movement,
               Traffics<N>& ranks) {
   const int num_ranks = routes.num_ranks();
-  const auto net_row_bytes = static_cast<N>(wire.net_row_bytes(movement));
+  const auto net_row_bytes = static_cast<N>(wire.net_row_bytes(routes.shape().dedup, movement));
   const auto lsa_row_bytes = static_cast<N>(wire.lsa_row_bytes(movement));
   for (int src = 0; src < num_ranks; ++src) {
     for (int dst = 0; dst < num_ranks; ++dst) {
@@ -54,41 +60,63 @@ void add_rows(const RouteMatrix<N>& routes,
   }
 }
 
-/// To one rank of another node, which tells the others of it where there is dedup.
 template <class N>
-void announce_to_node(const RouteShape& shape, int src, int node, N bytes, Traffics<N>& ranks) {
-  const NetTraffic<N> put = {bytes, 1, 1};
-  const layout::NodeMap map = shape.nodes.map();
-  const int relay = map.rail_peer(src, node);
-  for (int dst = map.first_rank(node); dst < map.end_rank(node); ++dst) {
-    Flow<N>& to = of_rank(ranks, dst).announcements;
-    if (shape.dedup == Dedup::kNone || dst == relay) {
-      add_put(of_rank(ranks, src).announcements, to, put);
-    } else {
-      add_store(of_rank(ranks, relay).announcements, to, bytes);
+class Announcer {
+ public:
+  Announcer(const RouteMatrix<N>& routes,
+            const WireShape& wire,
+            Movement movement,
+            Traffics<N>& ranks)
+      : routes_(routes),
+        wire_(wire),
+        movement_(movement),
+        announcement_bytes_(static_cast<N>(wire.announcement_bytes(movement))),
+        nodes_(routes.shape().nodes.map()),
+        ranks_(ranks) {}
+
+  void announce(int src) {
+    tell_node(src, nodes_.node_of[src]);
+    for (int node = 0; node < nodes_.num_nodes; ++node) {
+      if (node == nodes_.node_of[src]) continue;
+      if (routes_.shape().dedup == Dedup::kNode) {
+        post_message(src, nodes_.rail_peer(src, node));
+        tell_node(nodes_.rail_peer(src, node), node);
+      } else {
+        put_each(src, node);
+      }
     }
   }
-}
 
-template <class N>
-void announce_inside(const RouteShape& shape, int src, N bytes, Traffics<N>& ranks) {
-  const layout::NodeMap map = shape.nodes.map();
-  const int node = map.node_of[src];
-  for (int dst = map.first_rank(node); dst < map.end_rank(node); ++dst) {
-    if (dst == src) continue;
-    add_store(of_rank(ranks, src).announcements, of_rank(ranks, dst).announcements, bytes);
-  }
-}
+ private:
+  Flow<N>& of(int rank) { return of_rank(ranks_, rank).announcements; }
 
-template <class N>
-void add_announcements(const RouteShape& shape, N bytes, Traffics<N>& ranks) {
-  for (int src = 0; src < shape.nodes.num_ranks(); ++src) {
-    announce_inside(shape, src, bytes, ranks);
-    for (int node = 0; node < shape.nodes.num_nodes(); ++node) {
-      if (node != shape.nodes.map().node_of[src]) announce_to_node(shape, src, node, bytes, ranks);
+  /// By load and store, to the other ranks of the teller's node.
+  void tell_node(int teller, int node) {
+    for (int dst = nodes_.first_rank(node); dst < nodes_.end_rank(node); ++dst) {
+      if (dst != teller) add_store(of(teller), of(dst), announcement_bytes_);
     }
   }
-}
+
+  void post_message(int src, int peer) {
+    const std::int64_t bytes = wire_.message_bytes(movement_, routes_.num_tokens(src));
+    add_put(of(src), of(peer), {static_cast<N>(bytes), 1, 1});
+    if (!wire_.has_block_message(movement_)) return;
+    add_put(of(src), of(peer), {static_cast<N>(layout::kNetMessageBytes), 1, 1});
+  }
+
+  void put_each(int src, int node) {
+    for (int dst = nodes_.first_rank(node); dst < nodes_.end_rank(node); ++dst) {
+      add_put(of(src), of(dst), {announcement_bytes_, 1, 1});
+    }
+  }
+
+  const RouteMatrix<N>& routes_;
+  const WireShape& wire_;
+  Movement movement_;
+  N announcement_bytes_;
+  layout::NodeMap nodes_;
+  Traffics<N>& ranks_;
+};
 
 }  // namespace
 
@@ -148,6 +176,7 @@ void RouteCounter::add(int src, std::span<const std::int64_t> topk_idx, int topk
   const layout::NodeMap nodes = shape.nodes.map();
   std::fill(last_chunk_.begin(), last_chunk_.end(), -1);
   const auto num_choices = static_cast<std::size_t>(topk);
+  routes_.num_tokens(src) += static_cast<std::int64_t>(topk_idx.size() / num_choices);
   for (std::size_t token = 0; (token + 1) * num_choices <= topk_idx.size(); ++token) {
     find_ranks(topk_idx.subspan(token * num_choices, num_choices));
     const std::int64_t chunk = static_cast<std::int64_t>(token) / shape.chunk_tokens;
@@ -180,30 +209,42 @@ RouteMatrix<std::int64_t> count_routes(Routing& routing,
   return counter.routes();
 }
 
-std::int64_t WireShape::record_bytes() const {
-  const std::int64_t bytes = forwarded_bytes() + std::int64_t{topk} * place_bytes;
-  return (bytes + record_align - 1) / record_align * record_align;
+std::int64_t WireShape::stored_bytes() const {
+  const std::int64_t choice_bytes = stored_id_bytes + kWeightBytes;
+  return row_bytes + scale_bytes + topk * choice_bytes + kSourceTokenBytes;
 }
 
-std::int64_t WireShape::forwarded_bytes() const {
-  return row_bytes + scale_bytes + std::int64_t{topk} * (id_bytes + weight_bytes);
+std::int64_t WireShape::net_row_bytes(Dedup dedup, Movement movement) const {
+  if (movement == Movement::kCombine) return returned_row_bytes;
+  return dedup == Dedup::kNode ? row_bytes + scale_bytes : stored_bytes();
+}
+
+std::int64_t WireShape::lsa_row_bytes(Movement movement) const {
+  return movement == Movement::kCombine ? returned_row_bytes : stored_bytes();
 }
 
 std::int64_t WireShape::announcement_bytes(Movement movement) const {
   const auto fixed =
       static_cast<std::int64_t>(sizeof(layout::AnnouncedOp) + sizeof(layout::AnnouncedBlock));
-  if (movement != Movement::kDispatch) return fixed;
-  return fixed + std::int64_t{num_columns} * count_bytes;
+  return movement == Movement::kCombine ? fixed : fixed + num_columns * kCountBytes;
+}
+
+std::int64_t WireShape::message_bytes(Movement movement, std::int64_t num_tokens) const {
+  const bool is_dispatch = movement == Movement::kDispatch;
+  const std::int64_t id_bytes = is_dispatch && has_new_ids ? kIdBytes : 0;
+  const std::int64_t weight_bytes =
+      (is_dispatch ? has_weights : combines_weights) ? kWeightBytes : 0;
+  return layout::kNetMessageBytes + num_tokens * topk * (id_bytes + weight_bytes);
 }
 
 template <class N>
 std::vector<RankTraffic<N>> traffic_of(const RouteMatrix<N>& routes,
                                        const WireShape& wire,
                                        Movement movement) {
-  const RouteShape& shape = routes.shape();
   Traffics<N> ranks(static_cast<std::size_t>(routes.num_ranks()));
   add_rows(routes, wire, movement, ranks);
-  add_announcements(shape, static_cast<N>(wire.announcement_bytes(movement)), ranks);
+  Announcer<N> announcer(routes, wire, movement, ranks);
+  for (int src = 0; src < routes.num_ranks(); ++src) announcer.announce(src);
   return ranks;
 }
 
@@ -217,7 +258,8 @@ NetTraffic<N> busiest_link(const RouteMatrix<N>& routes, const WireShape& wire, 
       if (routes.is_net(src, dst) && count.rows > most.rows) most = count;
     }
   }
-  return {most.rows * static_cast<N>(wire.net_row_bytes(movement)), most.chunks, most.chunks};
+  return {most.rows * static_cast<N>(wire.net_row_bytes(routes.shape().dedup, movement)),
+          most.chunks, most.chunks};
 }
 
 using Counted = std::int64_t;

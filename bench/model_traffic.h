@@ -63,12 +63,16 @@ class RouteMatrix {
   explicit RouteMatrix(const RouteShape& shape)
       : shape_(shape),
         num_ranks_(static_cast<std::size_t>(shape.nodes.num_ranks())),
-        counts_(num_ranks_ * num_ranks_) {}
+        counts_(num_ranks_ * num_ranks_),
+        num_tokens_(num_ranks_, 0) {}
 
   const RouteShape& shape() const { return shape_; }
   int num_ranks() const { return shape_.nodes.num_ranks(); }
   RouteCount<N>& at(int src, int dst) { return counts_[index_of(src, dst)]; }
   const RouteCount<N>& at(int src, int dst) const { return counts_[index_of(src, dst)]; }
+  /// Tokens of a rank, all that were counted.
+  std::int64_t& num_tokens(int rank) { return num_tokens_[static_cast<std::size_t>(rank)]; }
+  std::int64_t num_tokens(int rank) const { return num_tokens_[static_cast<std::size_t>(rank)]; }
   bool is_net(int src, int dst) const { return !shape_.nodes.are_together(src, dst); }
 
  private:
@@ -79,6 +83,7 @@ class RouteMatrix {
   RouteShape shape_;
   std::size_t num_ranks_;
   std::vector<RouteCount<N>> counts_;
+  std::vector<std::int64_t> num_tokens_;
 };
 
 /// Sum over all pairs of ranks in different nodes.
@@ -90,7 +95,7 @@ class RouteCounter {
   /// `experts` has as many ranks as the shape.
   RouteCounter(const RouteShape& shape, const ExpertMap& experts);
 
-  /// Row-major [T, topk], -1: no expert; once per rank and step.
+  /// Row-major [T, topk], -1: no expert; once per rank.
   void add(int src, std::span<const std::int64_t> topk_idx, int topk);
   const RouteMatrix<std::int64_t>& routes() const { return routes_; }
 
@@ -110,30 +115,31 @@ RouteMatrix<std::int64_t> count_routes(Routing& routing,
                                        const RouteShape& shape,
                                        const ExpertMap& experts);
 
-/// Bytes on the wire.
+/// Bytes that travel. Over the network with dedup: what src/internode puts; its rail peers know the
+/// choices of all tokens from a message at the start. Without dedup: rows as they are stored.
 struct WireShape {
   std::int64_t row_bytes = 0;    ///< of a dispatch
   std::int64_t scale_bytes = 0;  ///< of a dispatched row
   std::int64_t returned_row_bytes = 0;
   int topk = 1;
-  int num_columns = 0;  ///< counts that a dispatch announces: one per rank and expert
-  int id_bytes = 4;
-  int weight_bytes = 4;
-  int place_bytes = 4;  ///< per k: where the row goes inside the node; only over the network
-  int count_bytes = 8;
-  int record_align = 16;
+  int num_columns = 0;      ///< counts that a dispatch announces inside a node: per rank and expert
+  bool has_new_ids = true;  ///< a dispatch that counts sends the choices' experts
+  bool has_weights = true;  ///< a dispatch sends their weights
+  bool combines_weights = false;  ///< a combine sends them
+  bool has_late_blocks = false;   ///< sizes are exact: where rows go is told after counting
+  int stored_id_bytes = 8;
 
-  /// A row with all that travels with it to another node.
-  std::int64_t record_bytes() const;
-  /// A row as it is stored at its final rank.
-  std::int64_t forwarded_bytes() const;
-  /// What a rank tells the others at the start.
+  /// A row with the choices and the source token that are stored with it.
+  std::int64_t stored_bytes() const;
+  std::int64_t net_row_bytes(Dedup dedup, Movement movement) const;
+  std::int64_t lsa_row_bytes(Movement movement) const;
+  /// What a rank tells every rank of its node at the start.
   std::int64_t announcement_bytes(Movement movement) const;
-  std::int64_t net_row_bytes(Movement movement) const {
-    return movement == Movement::kDispatch ? record_bytes() : returned_row_bytes;
-  }
-  std::int64_t lsa_row_bytes(Movement movement) const {
-    return movement == Movement::kDispatch ? forwarded_bytes() : returned_row_bytes;
+  /// What a rank with that many tokens tells its rail peers.
+  std::int64_t message_bytes(Movement movement, std::int64_t num_tokens) const;
+  /// Another message to each of them, of layout::kNetMessageBytes.
+  bool has_block_message(Movement movement) const {
+    return movement == Movement::kDispatch && has_late_blocks;
   }
 };
 
@@ -189,7 +195,8 @@ struct RankTraffic {
   }
 };
 
-/// By rank. A put and its signal count where they leave and where they arrive.
+/// By rank, of routes of one step. A put and its signal count where they leave and where they
+/// arrive.
 template <class N>
 std::vector<RankTraffic<N>> traffic_of(const RouteMatrix<N>& routes,
                                        const WireShape& wire,

@@ -258,6 +258,7 @@ void settle_model(Options& options) {
   if (!given.hidden) options.hidden = defaults.hidden;
   if (!given.topk) options.topk = defaults.topk;
   if (!given.experts) options.experts = defaults.experts;
+  if (!given.capacity) options.capacity.kind = Capacity::Kind::kAuto;
 }
 
 /// What the lists and the backend decide.

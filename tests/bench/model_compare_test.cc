@@ -93,8 +93,8 @@ constexpr int kRanks = 10;
 constexpr int kLsaSize = 4;
 constexpr int kExperts = 20;
 constexpr int kTopk = 3;
-constexpr std::int64_t kRecordBytes = 80;         // 32 + 3 * 12, in units of 16
-constexpr std::int64_t kAnnouncementBytes = 624;  // 384 and a count for each rank and expert
+constexpr std::int64_t kRowBytes = 32;
+constexpr std::int64_t kMessageBytes = 256;  // and 8 for each choice
 
 Job traced_job() {
   Trace trace = {.num_ranks = kRanks, .num_experts = kExperts, .topk = kTopk, .steps = {{}, {}}};
@@ -169,11 +169,12 @@ void dispatch_plainly(const RankChoices& choices, int rank, PlainNetwork& net) {
   for (int node = 0; node < 3; ++node) {
     if (node == rank / kLsaSize) continue;
     const int peer = peer_on(node, rank);
-    net.put(rank, peer, kAnnouncementBytes);
+    net.put(rank, peer, kMessageBytes + choices.num_tokens * kTopk * 8);
+    net.put(rank, peer, kMessageBytes);  // where its rows go
     for (std::int64_t first = 0; first < choices.num_tokens; first += 8) {
       const auto num_rows = static_cast<std::int64_t>(nodes_of(choices, first).count(node));
       if (num_rows == 0) continue;
-      net.put(rank, peer, num_rows * kRecordBytes);
+      net.put(rank, peer, num_rows * kRowBytes);
       net.signal(peer, rank);
     }
   }
@@ -192,7 +193,7 @@ TEST(ModelCompare, ADispatchDonePutByPutIsWhatIsPredicted) {
     const auto comparison = compare_traffic(*predicted, net.counted());
     ASSERT_TRUE(comparison.ok());
     EXPECT_TRUE(comparison->is_exact()) << comparison->describe();
-    EXPECT_GT(comparison->counted.puts, 3 * kRanks) << "announcements are 2 per rank";
+    EXPECT_GT(comparison->counted.puts, 6 * kRanks) << "messages are 4 per rank";
   }
 }
 

@@ -56,17 +56,16 @@ TEST(ModelPoints, BytesAreRowsAndAnnouncements) {
   Job job = small_job({8});
   const auto points = points_of(job);
   const ModelPoint& point = points.front();
-  constexpr double kRecordBytes = 64 * 2 + 4 * 12;
-  constexpr double kReturnedBytes = 64 * 2;
+  constexpr double kRowBytes = 64 * 2;
+  constexpr double kMessageBytes = 256 + 100 * 4 * 8;  // to the one other node
+  constexpr double kBlockBytes = 256;                  // sizes are exact
   const ModelOp& dispatch = point.ops.front();
   const ModelOp& combine = point.ops.back();
-  EXPECT_NEAR(dispatch.net_row_bytes_per_token, point.net_rows_per_token * kRecordBytes, 1e-9);
-  EXPECT_NEAR(combine.net_row_bytes_per_token, point.net_rows_per_token * kReturnedBytes, 1e-9);
-  WireShape wire;
-  wire.num_columns = 8 + 16;
-  const auto announced = static_cast<double>(wire.announcement_bytes(Movement::kDispatch));
-  EXPECT_NEAR(dispatch.net_sent_bytes.mean, dispatch.net_row_bytes_per_token * 100 + announced,
-              1e-6);
+  EXPECT_NEAR(dispatch.net_row_bytes_per_token, point.net_rows_per_token * kRowBytes, 1e-9);
+  EXPECT_NEAR(combine.net_row_bytes_per_token, point.net_rows_per_token * kRowBytes, 1e-9);
+  EXPECT_NEAR(dispatch.net_sent_bytes.mean,
+              dispatch.net_row_bytes_per_token * 100 + kMessageBytes + kBlockBytes, 1e-6);
+  EXPECT_NEAR(combine.net_sent_bytes.mean, combine.net_row_bytes_per_token * 100 + 256, 1e-6);
   EXPECT_NEAR(dispatch.net_received_bytes.mean, dispatch.net_sent_bytes.mean, 1e-6);
 }
 

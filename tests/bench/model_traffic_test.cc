@@ -52,7 +52,8 @@ std::vector<std::int64_t> chunks_of(const Counts& routes) {
   return chunks;
 }
 
-/// A record of 144 bytes, 128 of them forwarded, 200 returned; announcements of 480 and 384.
+/// Rows of 112 bytes with scales, 140 as they are stored, 200 returned; announcements of 480 bytes
+/// in a dispatch, 384 in a combine.
 WireShape small_wire() {
   return {
       .row_bytes = 100, .scale_bytes = 12, .returned_row_bytes = 200, .topk = 2, .num_columns = 12};
@@ -96,36 +97,46 @@ TEST(ModelTraffic, WithoutDedupARowCrossesOnceForEachRank) {
                                                           1, 1, 0, 0}));  //
 }
 
-TEST(ModelTraffic, RecordsHoldRowScalesChoicesAndPlaces) {
-  const WireShape wire = small_wire();
-  EXPECT_EQ(wire.forwarded_bytes(), 100 + 12 + 2 * 8);
-  EXPECT_EQ(wire.record_bytes(), 144) << "128 and 2 places of 4, in units of 16";
+TEST(ModelTraffic, SizesAreThoseOfTheLayout) {
+  using Ops = Movement;
+  WireShape wire = small_wire();
+  EXPECT_EQ(wire.net_row_bytes(Dedup::kNode, Ops::kDispatch), 100 + 12);
+  EXPECT_EQ(wire.net_row_bytes(Dedup::kNone, Ops::kDispatch), 112 + 2 * 12 + 4);
+  EXPECT_EQ(wire.lsa_row_bytes(Ops::kDispatch), 140);
+  EXPECT_EQ(wire.net_row_bytes(Dedup::kNode, Ops::kCombine), 200);
+  EXPECT_EQ(wire.lsa_row_bytes(Ops::kCombine), 200);
   const std::int64_t fixed = sizeof(layout::AnnouncedOp) + sizeof(layout::AnnouncedBlock);
-  EXPECT_EQ(wire.announcement_bytes(Movement::kDispatch), fixed + 12 * 8);
-  EXPECT_EQ(wire.announcement_bytes(Movement::kCombine), fixed);
+  EXPECT_EQ(wire.announcement_bytes(Ops::kDispatch), fixed + 12 * 8);
+  EXPECT_EQ(wire.announcement_bytes(Ops::kCombine), fixed);
+  EXPECT_EQ(wire.message_bytes(Ops::kDispatch, 10), 256 + 10 * 2 * 8) << "ids and weights";
+  EXPECT_EQ(wire.message_bytes(Ops::kCombine, 10), 256);
+  wire.has_new_ids = false;
+  wire.combines_weights = true;
+  EXPECT_EQ(wire.message_bytes(Ops::kDispatch, 10), 256 + 10 * 2 * 4);
+  EXPECT_EQ(wire.message_bytes(Ops::kCombine, 10), 256 + 10 * 2 * 4);
 }
 
 TEST(ModelTraffic, ADispatchWithDedup) {
   const auto ranks = traffic_of(count_by_hand(Dedup::kNode), small_wire(), Movement::kDispatch);
-  EXPECT_EQ(ranks[0].rows, (Flow<std::int64_t>{.sent = {.bytes = 3 * 144, .puts = 2, .signals = 2},
+  EXPECT_EQ(ranks[0].rows, (Flow<std::int64_t>{.sent = {.bytes = 3 * 112, .puts = 2, .signals = 2},
                                                .received = {.bytes = 0, .puts = 0, .signals = 2},
                                                .lsa_sent_bytes = 0,
-                                               .lsa_received_bytes = 2 * 128}))
+                                               .lsa_received_bytes = 2 * 140}))
       << "credits come back";
-  EXPECT_EQ(ranks[1].rows, (Flow<std::int64_t>{.sent = {.bytes = 144, .puts = 1, .signals = 2},
-                                               .received = {.bytes = 144, .puts = 1, .signals = 2},
-                                               .lsa_sent_bytes = 2 * 128,
+  EXPECT_EQ(ranks[1].rows, (Flow<std::int64_t>{.sent = {.bytes = 112, .puts = 1, .signals = 2},
+                                               .received = {.bytes = 112, .puts = 1, .signals = 2},
+                                               .lsa_sent_bytes = 2 * 140,
                                                .lsa_received_bytes = 0}))
       << "a row of its own and one of rank 3 go on to rank 0";
   EXPECT_EQ(ranks[2].rows,
             (Flow<std::int64_t>{.sent = {.bytes = 0, .puts = 0, .signals = 2},
-                                .received = {.bytes = 3 * 144, .puts = 2, .signals = 2},
-                                .lsa_sent_bytes = 2 * 128,
-                                .lsa_received_bytes = 128}));
-  EXPECT_EQ(ranks[3].rows, (Flow<std::int64_t>{.sent = {.bytes = 144, .puts = 1, .signals = 2},
-                                               .received = {.bytes = 144, .puts = 1, .signals = 2},
-                                               .lsa_sent_bytes = 128,
-                                               .lsa_received_bytes = 2 * 128}));
+                                .received = {.bytes = 3 * 112, .puts = 2, .signals = 2},
+                                .lsa_sent_bytes = 2 * 140,
+                                .lsa_received_bytes = 140}));
+  EXPECT_EQ(ranks[3].rows, (Flow<std::int64_t>{.sent = {.bytes = 112, .puts = 1, .signals = 2},
+                                               .received = {.bytes = 112, .puts = 1, .signals = 2},
+                                               .lsa_sent_bytes = 140,
+                                               .lsa_received_bytes = 2 * 140}));
 }
 
 TEST(ModelTraffic, ACombineTakesEveryHopBackwards) {
@@ -144,21 +155,36 @@ TEST(ModelTraffic, ACombineTakesEveryHopBackwards) {
 
 TEST(ModelTraffic, ADispatchWithoutDedup) {
   const auto ranks = traffic_of(count_by_hand(Dedup::kNone), small_wire(), Movement::kDispatch);
-  EXPECT_EQ(ranks[0].rows.sent, (Net{.bytes = 4 * 144, .puts = 4, .signals = 5}));
-  EXPECT_EQ(ranks[0].rows.received, (Net{.bytes = 144, .puts = 1, .signals = 5}));
-  EXPECT_EQ(ranks[0].rows.lsa_received_bytes, 128);
+  EXPECT_EQ(ranks[0].rows.sent, (Net{.bytes = 4 * 140, .puts = 4, .signals = 5}));
+  EXPECT_EQ(ranks[0].rows.received, (Net{.bytes = 140, .puts = 1, .signals = 5}));
+  EXPECT_EQ(ranks[0].rows.lsa_received_bytes, 140);
   EXPECT_EQ(ranks[3].rows.lsa_sent_bytes, 0) << "nothing is passed on";
 }
 
-TEST(ModelTraffic, AnnouncementsGoOnceToEachNodeAndOnFromThere) {
-  for (const auto& rank :
-       traffic_of(count_by_hand(Dedup::kNode), small_wire(), Movement::kDispatch)) {
-    EXPECT_EQ(rank.announcements,
-              (Flow<std::int64_t>{.sent = {.bytes = 480, .puts = 1, .signals = 1},
-                                  .received = {.bytes = 480, .puts = 1, .signals = 1},
-                                  .lsa_sent_bytes = 2 * 480,
-                                  .lsa_received_bytes = 2 * 480}));
-  }
+/// Announcements of ranks with 4, 2, 0 and 2 tokens.
+TEST(ModelTraffic, MessagesGoToRailPeersAndOnFromThere) {
+  const Counts routes = count_by_hand(Dedup::kNode);
+  const auto ranks = traffic_of(routes, small_wire(), Movement::kDispatch);
+  EXPECT_EQ(ranks[0].announcements,
+            (Flow<std::int64_t>{.sent = {.bytes = 256 + 64, .puts = 1, .signals = 1},
+                                .received = {.bytes = 256, .puts = 1, .signals = 1},
+                                .lsa_sent_bytes = 2 * 480,
+                                .lsa_received_bytes = 2 * 480}));
+  EXPECT_EQ(ranks[3].announcements.sent, (Net{.bytes = 256 + 32, .puts = 1, .signals = 1}));
+  EXPECT_EQ(ranks[3].announcements.received, (Net{.bytes = 256 + 32, .puts = 1, .signals = 1}));
+}
+
+TEST(ModelTraffic, LateBlocksTakeAMessageOfTheirOwn) {
+  WireShape wire = small_wire();
+  wire.has_late_blocks = true;
+  const Counts routes = count_by_hand(Dedup::kNode);
+  EXPECT_EQ(traffic_of(routes, wire, Movement::kDispatch)[2].announcements.sent,
+            (Net{.bytes = 256 + 256, .puts = 2, .signals = 2}));
+  EXPECT_EQ(traffic_of(routes, wire, Movement::kCombine)[2].announcements.sent,
+            (Net{.bytes = 256, .puts = 1, .signals = 1}));
+}
+
+TEST(ModelTraffic, WithoutDedupAnnouncementsGoToEveryRank) {
   for (const auto& rank :
        traffic_of(count_by_hand(Dedup::kNone), small_wire(), Movement::kCombine)) {
     EXPECT_EQ(rank.announcements.sent, (Net{.bytes = 2 * 384, .puts = 2, .signals = 2}));
@@ -169,7 +195,7 @@ TEST(ModelTraffic, AnnouncementsGoOnceToEachNodeAndOnFromThere) {
 TEST(ModelTraffic, TheBusiestLinkIsOnePairOfRanks) {
   const Counts routes = count_by_hand(Dedup::kNode);
   EXPECT_EQ(busiest_link(routes, small_wire(), Movement::kDispatch),
-            (Net{.bytes = 3 * 144, .puts = 2, .signals = 2}));
+            (Net{.bytes = 3 * 112, .puts = 2, .signals = 2}));
   EXPECT_EQ(busiest_link(routes, small_wire(), Movement::kCombine).bytes, 3 * 200);
 }
 

@@ -109,6 +109,7 @@ TEST(BenchOptions, ModelHasAShapeOfItsOwn) {
   EXPECT_EQ(options.hidden, 7168);
   EXPECT_EQ(options.topk, 8);
   EXPECT_EQ(options.experts, 256);
+  EXPECT_EQ(options.capacity.kind, Capacity::Kind::kAuto);
 }
 
 TEST(BenchOptions, ModelTakesRanksAndCosts) {

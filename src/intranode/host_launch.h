@@ -33,11 +33,11 @@ inline constexpr RoleBody<CombineParams, CombineRole, G> kCombineBodies[] = {
     {CombineRole::kPush, push_role<Exec, G>},
 };
 
-/// What a lane of any role needs at most.
-inline std::int64_t lane_scratch_bytes(const layout::TableShape& shape) {
-  return std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape),
-                   CopyScratch::bytes(shape), RecordScratch::bytes(shape),
-                   PullScratch::bytes(shape), PushScratch::bytes(shape)});
+/// Scratch that a lane of any role needs.
+inline std::int64_t scratch_bytes(const layout::TableShape& shape) {
+  return std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), CopyScratch::bytes(shape),
+                   RecordScratch::bytes(shape), PullScratch::bytes(shape),
+                   PushScratch::bytes(shape)});
 }
 
 /// Runs the bodies of the roles that this launch has.
@@ -57,7 +57,7 @@ void launch_roles(fabric::HostLauncher& launcher,
   params.op.num_lanes = num_channels * static_cast<int>(roles.size());
   launcher.run({.num_channels = num_channels,
                 .roles = roles,
-                .scratch_bytes = lane_scratch_bytes(params.routing.tables.shape)});
+                .scratch_bytes = scratch_bytes(params.routing.tables.shape)});
 }
 
 }  // namespace ep::intranode

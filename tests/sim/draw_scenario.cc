@@ -117,7 +117,8 @@ SimScenario draw_scenario(std::uint64_t seed) {
   scenario.launch.group_threads = one_of(random, {2, 2, 3, 4});
   scenario.launch.has_copy_unit = !chance(random, 25);
   scenario.launch.stage_bytes = one_of(random, {0, 0, 16, 32});
-  if (chance(random, 5) && scenario.problem.routing.num_ranks() > 1) {
+  constexpr std::uint64_t kSeedsPerFault = 20;
+  if (seed % kSeedsPerFault == 0 && scenario.problem.routing.num_ranks() > 1) {
     scenario.fault = draw_fault(random, scenario.problem.routing.num_ranks());
   } else {
     scenario.steps = draw_steps(random, scenario.problem);

@@ -38,7 +38,7 @@ std::vector<SimRole<intranode::CombineParams>> sim_roles_of(
 }
 
 std::int64_t sim_scratch_bytes(const layout::TableShape& shape) {
-  return intranode::lane_scratch_bytes(shape);
+  return intranode::scratch_bytes(shape);
 }
 
 }  // namespace ep::test

@@ -92,6 +92,9 @@ class NetOfRank {
   bool try_put(int context, const primitives::NetPut& put, const At& at = At::current());
   std::uint64_t signal_value(std::uint32_t slot);
   bool is_flushed(int context);
+  // Simulated networks lose nobody.
+  bool is_lost(int /*peer*/) const { return false; }
+  bool has_lost_peer() const { return false; }
   void progress(int context);
 
  private:

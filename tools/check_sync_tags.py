@@ -15,7 +15,7 @@ TAG_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 ROW = re.compile(r"^\| `([^`]+)`", re.MULTILINE)
 
 # The files that define the ordered accesses, or only forward them; a call elsewhere needs a tag.
-DEFINERS = re.compile(r"src/primitives/(memory[^/]*|ptx\.cuh|row_pipe\.h)")
+DEFINERS = re.compile(r"src/primitives/(memory[^/]*|ptx\.cuh|row_pipe\.h)|src/fabric/sim/.*")
 
 CALL_TAIL = r"\s*(<[^;(){}]*>)?\s*\("
 ORDERED_CALL = re.compile(

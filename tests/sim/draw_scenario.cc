@@ -20,7 +20,8 @@ Routing draw_routing(Random& random) {
   constexpr int kMasked[] = {0, 0, 10, 60};
   constexpr int kRepeated[] = {0, 0, 30};
   RoutingShape shape{.num_ranks = one_of(random, kRanks)};
-  const std::int64_t most_tokens = one_of(random, {std::int64_t{6}, std::int64_t{20}, std::int64_t{45}});
+  const std::int64_t most_tokens =
+      one_of(random, {std::int64_t{6}, std::int64_t{20}, std::int64_t{45}});
   for (int rank = 0; rank < shape.num_ranks; ++rank)
     shape.num_tokens.push_back(chance(random, 10) ? 0 : uniform(random, 1, most_tokens));
   shape.topk = static_cast<int>(uniform(random, 1, 4));
@@ -58,8 +59,8 @@ Problem draw_problem(Random& random, std::uint64_t seed) {
 
 DispatchSpec draw_dispatch(Random& random, const Problem& problem) {
   DispatchSpec spec;
-  spec.copy_way = one_of(random, {CopyWay::kAuto, CopyWay::kSender, CopyWay::kReceiver,
-                                  CopyWay::kReceiver});
+  spec.copy_way =
+      one_of(random, {CopyWay::kAuto, CopyWay::kSender, CopyWay::kReceiver, CopyWay::kReceiver});
   spec.gives_buffers = !problem.capacity.empty() && chance(random, 20);
   spec.strides.row_gap_bytes = one_of(random, {0, 0, 16, 48});
   return spec;
@@ -73,8 +74,8 @@ CombineSpec draw_combine(Random& random, const Problem& problem) {
   spec.weighted = problem.layout == Layout::kExpertMajor && chance(random, 50);
   spec.has_bias = chance(random, 30);
   spec.way = one_of(random, {CombineWay::kAuto, CombineWay::kPull, CombineWay::kPush});
-  spec.place = one_of(random, {RowsPlace::kArena, RowsPlace::kArena, RowsPlace::kOutside,
-                               RowsPlace::kStrided});
+  spec.place = one_of(
+      random, {RowsPlace::kArena, RowsPlace::kArena, RowsPlace::kOutside, RowsPlace::kStrided});
   spec.out = chance(random, 80) ? OutPlace::kLibrary : OutPlace::kGuarded;
   return spec;
 }
@@ -141,8 +142,9 @@ SimScenario large_scenario(int num_ranks, std::uint64_t seed) {
   CombineSpec combine;
   combine.hidden = problem.hidden;
   combine.way = CombineWay::kPush;
-  scenario.steps = {{.kind = SimStep::Kind::kDispatch, .dispatch = {.copy_way = CopyWay::kReceiver}},
-                    {.kind = SimStep::Kind::kCombine, .combine = combine}};
+  scenario.steps = {
+      {.kind = SimStep::Kind::kDispatch, .dispatch = {.copy_way = CopyWay::kReceiver}},
+      {.kind = SimStep::Kind::kCombine, .combine = combine}};
   return scenario;
 }
 

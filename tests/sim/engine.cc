@@ -29,8 +29,8 @@ fabric::sim::Lane& SimEngine::lane(const std::string& role,
                                    std::int64_t scratch_bytes) {
   auto& lane = lanes_[{role, channel}];
   if (!lane) {
-    const std::string name = "rank " + std::to_string(rank_) + ", " + role + ", channel " +
-                             std::to_string(channel);
+    const std::string name =
+        "rank " + std::to_string(rank_) + ", " + role + ", channel " + std::to_string(channel);
     lane = std::make_unique<fabric::sim::Lane>(machine_, rank_, name, launch_.group_threads);
     lane->has_copy_unit = launch_.has_copy_unit;
   }
@@ -52,9 +52,8 @@ void SimEngine::run(Params params, int num_channels) {
     for (const auto& role : roles) {
       fabric::sim::Lane& of_role = lane(role.name, channel, scratch_bytes);
       of_role.copies.begin();
-      const primitives::Lane view{.channel = channel,
-                                  .scratch = of_role.scratch,
-                                  .stage_bytes = launch_.stage_bytes};
+      const primitives::Lane view{
+          .channel = channel, .scratch = of_role.scratch, .stage_bytes = launch_.stage_bytes};
       for (int thread = 0; thread < launch_.group_threads; ++thread) {
         tasks.push_back({.name = of_role.name,
                          .agent = of_role.agents[static_cast<std::size_t>(thread)],
@@ -138,8 +137,7 @@ Status SimEngine::read(void* dst, const void* src, std::int64_t bytes) {
   const fabric::sim::WordAccess word{const_cast<void*>(src),  // NOLINT: it is only read
                                      static_cast<int>(bytes), fabric::sim::Scope::kSys, true};
   // [sync:fault] acquire: the record
-  const std::uint64_t value =
-      fabric::sim::load_atomic(word, std::source_location::current());
+  const std::uint64_t value = fabric::sim::load_atomic(word, std::source_location::current());
   std::memcpy(dst, &value, static_cast<std::size_t>(bytes));
   return {};
 }

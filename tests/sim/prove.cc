@@ -6,8 +6,8 @@
 #include "tests/sim/workers.h"
 
 #include <algorithm>
-#include <cstring>
 #include <cstdio>
+#include <cstring>
 #include <sstream>
 #include <string_view>
 
@@ -18,8 +18,7 @@ using fabric::sim::Mutation;
 using fabric::sim::Sites;
 
 std::string describe_findings(const SimScenario& scenario, const SimResult& result) {
-  std::string text =
-      "seed " + std::to_string(scenario.seed) + ": " + scenario.describe() + "\n";
+  std::string text = "seed " + std::to_string(scenario.seed) + ": " + scenario.describe() + "\n";
   for (const std::string& finding : result.findings) text += "  " + finding + "\n";
   return text + "  replay: ./dev prove --seed " + std::to_string(scenario.seed) +
          " --trace trace.json\n";

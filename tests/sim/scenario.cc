@@ -39,8 +39,7 @@ std::string describe_address(const fabric::sim::ArenaTable& table,
                              const std::byte* address) {
   const fabric::sim::Space& space = *table.space;
   const int rank = space.part_of(address);
-  if (rank == table.num_ranks)
-    return "scratch + " + std::to_string(address - space.part(rank));
+  if (rank == table.num_ranks) return "scratch + " + std::to_string(address - space.part(rank));
   const struct {
     const char* name;
     std::int64_t offset;
@@ -63,8 +62,7 @@ std::string describe_address(const fabric::sim::ArenaTable& table,
                  {"pair_index", control.pair_index},
                  {"ring_payload", control.ring_payload},
                  {"block of the pool", control.total_bytes}};
-  const std::byte* segment0 =
-      table.bases[static_cast<std::size_t>(rank) * fabric::kMaxSegments];
+  const std::byte* segment0 = table.bases[static_cast<std::size_t>(rank) * fabric::kMaxSegments];
   const char* name = "gone flags";
   std::int64_t offset = address - space.part(rank);
   for (const auto& region : regions) {
@@ -88,6 +86,16 @@ std::unique_ptr<Group> make_group(const SimScenario& scenario,
       .engine = std::make_unique<SimEngine>(machine, rank, scenario.launch)});
   static_cast<void>(state->initialize());
   return std::make_unique<Group>(std::make_unique<ep::Group>(std::move(state)), nullptr);
+}
+
+bool write_trace(fabric::sim::Trace& trace,
+                 const fabric::sim::Checker& checker,
+                 const std::string& path) {
+  for (std::size_t i = 0; i < checker.num_agents(); ++i) {
+    const auto agent = static_cast<fabric::sim::AgentId>(i);
+    trace.name_track(checker.rank_of(agent), agent, checker.name_of(agent));
+  }
+  return trace.write(path);
 }
 
 /// One rank's program.
@@ -161,14 +169,14 @@ std::string SimScenario::describe() const {
   constexpr const char* kNames[] = {"dispatch", "cached", "combine", "combine_backward",
                                     "dispatch_backward"};
   std::string text = problem.describe() + ", " + std::to_string(launch.group_threads) +
-                     " threads per lane, " +
-                     (launch.has_copy_unit ? "" : "no copy unit, ") + std::to_string(config.num_sms.value_or(0)) +
-                     " channels, " + std::to_string(config.ring_slots.value_or(0)) + " ring slots:";
+                     " threads per lane, " + (launch.has_copy_unit ? "" : "no copy unit, ") +
+                     std::to_string(config.num_sms.value_or(0)) + " channels, " +
+                     std::to_string(config.ring_slots.value_or(0)) + " ring slots:";
   if (fault.kind != SimFault::Kind::kNone)
-    text += " rank " + std::to_string(fault.rank) +
-            (fault.kind == SimFault::Kind::kAbsent ? " is absent"
-                                                   : " ends at step " +
-                                                         std::to_string(fault.at_step));
+    text +=
+        " rank " + std::to_string(fault.rank) +
+        (fault.kind == SimFault::Kind::kAbsent ? " is absent"
+                                               : " ends at step " + std::to_string(fault.at_step));
   for (const SimStep& step : steps) text += std::string(" ") + kNames[static_cast<int>(step.kind)];
   return text;
 }
@@ -207,7 +215,7 @@ SimResult run_scenario(const SimScenario& scenario,
     for (const std::string& failure : programs[static_cast<std::size_t>(rank)]->failures())
       result.findings.push_back("rank " + std::to_string(rank) + " " + failure);
   }
-  if (!trace_path.empty() && !trace.write(trace_path))
+  if (!trace_path.empty() && !write_trace(trace, machine.checker(), trace_path))
     result.findings.push_back("cannot write " + trace_path);
   return result;
 }

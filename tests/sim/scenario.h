@@ -14,7 +14,13 @@ namespace ep::test {
 
 /// A call, or calls, of all ranks.
 struct SimStep {
-  enum class Kind : std::uint8_t { kDispatch, kCached, kCombine, kCombineBackward, kDispatchBackward };
+  enum class Kind : std::uint8_t {
+    kDispatch,
+    kCached,
+    kCombine,
+    kCombineBackward,
+    kDispatchBackward
+  };
   Kind kind = Kind::kDispatch;
   DispatchSpec dispatch{};
   CombineSpec combine{};

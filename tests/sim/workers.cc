@@ -61,9 +61,7 @@ WorkerResult finish(const Worker& worker) {
 
 }  // namespace
 
-std::vector<WorkerResult> run_workers(std::size_t count,
-                                      int num_jobs,
-                                      const Work& work) {
+std::vector<WorkerResult> run_workers(std::size_t count, int num_jobs, const Work& work) {
   std::vector<WorkerResult> results;
   std::vector<Worker> workers;
   const auto most = static_cast<std::size_t>(num_jobs);

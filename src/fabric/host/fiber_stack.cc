@@ -18,8 +18,8 @@ constexpr std::size_t kStackBytes = std::size_t{256} * 1024;
 FiberStack::FiberStack() {
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   bytes_ = kStackBytes + page;
-  base_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1,
-               0);
+  base_ =
+      mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
   EP_CHECK(base_ != MAP_FAILED);
   EP_CHECK(mprotect(base_, page, PROT_NONE) == 0);
 }

@@ -90,17 +90,16 @@ void FiberSet::start(Fiber& fiber, const Task& task) {
   if (fiber.sanitizer_fiber == nullptr) fiber.sanitizer_fiber = make_sanitizer_fiber();
   fiber.is_live = true;
   ++num_live_;
-  fiber.context =
-      fiber.stack.make_fiber([this, &fiber, &task](boost::context::fiber&& scheduler) {
-        fiber.scheduler = std::move(scheduler);
-        fiber.after_suspend();
-        task();
-        fiber.is_live = false;
-        fiber.has_progress = true;
-        --num_live_;
-        fiber.before_suspend(thread_fiber_, true);
-        return std::move(fiber.scheduler);
-      });
+  fiber.context = fiber.stack.make_fiber([this, &fiber, &task](boost::context::fiber&& scheduler) {
+    fiber.scheduler = std::move(scheduler);
+    fiber.after_suspend();
+    task();
+    fiber.is_live = false;
+    fiber.has_progress = true;
+    --num_live_;
+    fiber.before_suspend(thread_fiber_, true);
+    return std::move(fiber.scheduler);
+  });
 }
 
 bool FiberSet::resume(Fiber& fiber) {

@@ -19,9 +19,9 @@ struct ArenaTable {
 
   Space* space;
   int num_ranks;
-  std::vector<std::byte*> bases;            ///< [num_ranks][kMaxSegments]
-  std::vector<std::size_t> used;            ///< bytes of each rank's part
-  std::vector<std::uint32_t*> gone;         ///< [num_ranks], in each rank's part: u32[num_ranks]
+  std::vector<std::byte*> bases;     ///< [num_ranks][kMaxSegments]
+  std::vector<std::size_t> used;     ///< bytes of each rank's part
+  std::vector<std::uint32_t*> gone;  ///< [num_ranks], in each rank's part: u32[num_ranks]
 };
 
 class Arena final : public fabric::Arena {

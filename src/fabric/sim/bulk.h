@@ -47,7 +47,7 @@ class Bulk {
 
   Group group_;
   Lane* lane_;
-  std::array<std::uint64_t, kStages> num_loads_{};      // of the launch
+  std::array<std::uint64_t, kStages> num_loads_{};     // of the launch
   std::array<primitives::RowParts, kStages> parts_{};  // without a copy unit
 };
 static_assert(primitives::BulkEngine<Bulk>);

@@ -48,8 +48,8 @@ bool Checker::is_ordered(const Access& before, const Actor& actor) const {
 bool Checker::conflict(const Access& before, const Actor& actor, const Access& now) const {
   if (before.clock == 0 || !(before.is_write || now.is_write)) return false;
   if (before.is_atomic && now.is_atomic) {
-    const bool reach_each_other = agents_[before.agent].rank == agents_[now.agent].rank ||
-                                  !(before.is_gpu || now.is_gpu);
+    const bool reach_each_other =
+        agents_[before.agent].rank == agents_[now.agent].rank || !(before.is_gpu || now.is_gpu);
     if (reach_each_other) return false;
   }
   return !is_ordered(before, actor);
@@ -199,11 +199,11 @@ std::uint64_t Checker::modify(const Atomic& op,
   touch_word(op, is_stored);
   acquire(op, before);
   if (is_stored) {
-    Word::Store made{.value = after, .by = space_.cell(op.address).write,
-                     .released = before.released};
+    Word::Store made{
+        .value = after, .by = space_.cell(op.address).write, .released = before.released};
     if (op.releases) {
-      made.released = Released::extend(before.released.get(), rank_of(op.agent), op.scope,
-                                       view(op.agent));
+      made.released =
+          Released::extend(before.released.get(), rank_of(op.agent), op.scope, view(op.agent));
       note(op.agent, op.site, true);
     }
     word.push(std::move(made), time_);

@@ -36,6 +36,8 @@ class Checker {
 
   AgentId add_agent(int rank, std::string name);
   int rank_of(AgentId agent) const { return agents_[agent].rank; }
+  const std::string& name_of(AgentId agent) const { return agents_[agent].name; }
+  std::size_t num_agents() const { return agents_.size(); }
   /// What the agent has seen, itself included.
   VectorClock& view(AgentId agent) { return agents_[agent].view; }
   /// What the agent does from now on is not covered by what was handed out of its view so far.
@@ -70,9 +72,13 @@ class Checker {
   void store(const Atomic& op, std::uint64_t value);
   /// Stores what `change` makes of the newest value, returns that value. `change` returns false to
   /// store nothing.
-  using Change = bool (*)(std::uint64_t before, std::uint64_t operand, std::uint64_t expected,
+  using Change = bool (*)(std::uint64_t before,
+                          std::uint64_t operand,
+                          std::uint64_t expected,
                           std::uint64_t& after);
-  std::uint64_t modify(const Atomic& op, Change change, std::uint64_t operand,
+  std::uint64_t modify(const Atomic& op,
+                       Change change,
+                       std::uint64_t operand,
                        std::uint64_t expected = 0);
 
   /// Something other than a race went wrong.

@@ -114,7 +114,8 @@ void CopyUnit::await_read(int num_pending) {
 void CopyUnit::await_landed(int num_pending) {
   const std::uint64_t closed = open_group_ - 1;
   const std::uint64_t last = closed - std::min(closed, static_cast<std::uint64_t>(num_pending));
-  machine_.block("bulk stores to land", [this, last] { return are_groups(last, [](const Copy&) { return false; }); });
+  machine_.block("bulk stores to land",
+                 [this, last] { return are_groups(last, [](const Copy&) { return false; }); });
   read_ = std::max(read_, last);
   landed_ = std::max(landed_, last);
   thread().async_view.raise(store_agent_, static_cast<Clock>(landed_));

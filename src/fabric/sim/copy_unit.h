@@ -34,8 +34,8 @@ class CopyUnit final : public Device {
   };
   /// Starts to load a row and what follows it into a slot; opens a new lot of the kind unless
   /// `joins` the open one. Returns the lot.
-  std::uint64_t load(int slot, int kind, bool joins, const Piece& row, const Piece& tail,
-                     SiteId site);
+  std::uint64_t load(
+      int slot, int kind, bool joins, const Piece& row, const Piece& tail, SiteId site);
   /// The lot before the first of this launch.
   std::uint64_t first_lot(int kind) { return kind_of(kind).before_launch; }
   /// Any thread of the lane. Until the lot is complete; the loads then precede what follows.

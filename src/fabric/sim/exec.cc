@@ -78,11 +78,8 @@ std::int32_t Exec::scan_masks(const Group& group,
   return static_cast<std::int32_t>(before);
 }
 
-void Exec::copy_bytes(const Group& group,
-                      std::byte* dst,
-                      const std::byte* src,
-                      std::int64_t bytes,
-                      const At& at) {
+void Exec::copy_bytes(
+    const Group& group, std::byte* dst, const std::byte* src, std::int64_t bytes, const At& at) {
   const RowShare share(group, bytes);
   note_read(src + share.begin, share.size(), at);
   note_write(dst + share.begin, share.size(), at);

@@ -17,9 +17,9 @@ const Rendezvous::Round& Rendezvous::meet(std::uint64_t value, bool orders, Site
     round.site = site;
     round.view = {};
   } else if (round.site != site) {
-    machine.checker().report(fiber.agent, site,
-                             "the group diverged: others are at " +
-                                 machine.sites().describe(round.site));
+    machine.checker().report(
+        fiber.agent, site,
+        "the group diverged: others are at " + machine.sites().describe(round.site));
   }
   round.values[thread] = value;
   if (orders) {
@@ -59,8 +59,7 @@ std::uint64_t Group::broadcast(std::uint64_t value, const At& at) const {
 
 std::int64_t Group::broadcast_last(std::int64_t value, const At& at) const {
   const auto last = static_cast<std::size_t>(size()) - 1;
-  const Rendezvous::Round& round =
-      exchange(static_cast<std::uint64_t>(value), at, At::current());
+  const Rendezvous::Round& round = exchange(static_cast<std::uint64_t>(value), at, At::current());
   return static_cast<std::int64_t>(round.values[last]);
 }
 

@@ -26,10 +26,10 @@ void note(const void* address, std::size_t bytes, bool is_write, const void* pc)
 }  // namespace ep::fabric::sim
 
 // NOLINTBEGIN(bugprone-reserved-identifier,cert-dcl37-c,cert-dcl51-cpp,readability-identifier-naming)
-#define EP_SIM_HOOK(name, bytes, is_write)                                                   \
-  extern "C" void __tsan_##name(void* address);                                              \
-  extern "C" void __tsan_##name(void* address) {                                             \
-    ep::fabric::sim::note(address, bytes, is_write, __builtin_return_address(0));            \
+#define EP_SIM_HOOK(name, bytes, is_write)                                        \
+  extern "C" void __tsan_##name(void* address);                                   \
+  extern "C" void __tsan_##name(void* address) {                                  \
+    ep::fabric::sim::note(address, bytes, is_write, __builtin_return_address(0)); \
   }
 EP_SIM_HOOK(read1, 1, false)
 EP_SIM_HOOK(read2, 2, false)

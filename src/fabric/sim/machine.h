@@ -53,9 +53,10 @@ struct Fiber {
   const char* awaits = "its turn";
   /// What copies that this thread starts are ordered behind: its view, as of its last proxy fence.
   VectorClock async_view{};
-  const void* polled = nullptr;  ///< the word that it loaded last; null: it may not have seen the newest
-  int weight = 1;                ///< of its lot
-  SiteId call_site = 0;          ///< where its role called the row pipe or the reducer
+  const void* polled =
+      nullptr;           ///< the word that it loaded last; null: it may not have seen the newest
+  int weight = 1;        ///< of its lot
+  SiteId call_site = 0;  ///< where its role called the row pipe or the reducer
   std::function<void()> body{};
   std::unique_ptr<FiberStack> stack{};
   boost::context::fiber context{};

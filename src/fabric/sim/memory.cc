@@ -17,7 +17,7 @@ Checker::Atomic begin(Machine& machine, WordAccess word, const std::source_locat
   const SiteId site = sites.of(at);
   if (word.acquires) word.acquires = !sites.is_weakened(site, Order::kAcquire);
   if (word.releases) word.releases = !sites.is_weakened(site, Order::kRelease);
-  return {machine.running().agent, word.address, word.bytes, word.scope,
+  return {machine.running().agent, word.address,  word.bytes, word.scope,
           word.acquires,           word.releases, site};
 }
 

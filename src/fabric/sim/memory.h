@@ -27,7 +27,9 @@ void store_atomic(WordAccess word, std::uint64_t value, const std::source_locati
 std::uint64_t add_atomic(WordAccess word, std::uint64_t value, const std::source_location& at);
 std::uint64_t max_atomic(WordAccess word, std::uint64_t value, const std::source_location& at);
 std::uint64_t or_atomic(WordAccess word, std::uint64_t value, const std::source_location& at);
-std::uint64_t exchange_atomic(WordAccess word, std::uint64_t expected, std::uint64_t desired,
+std::uint64_t exchange_atomic(WordAccess word,
+                              std::uint64_t expected,
+                              std::uint64_t desired,
                               const std::source_location& at);
 
 struct Memory {
@@ -102,7 +104,9 @@ struct Memory {
     max_atomic(word(address, Scope::kGpu), bits_of(value), at);
   }
   template <class T>
-  static bool compare_exchange_relaxed_sys(T* address, T expected, T desired,
+  static bool compare_exchange_relaxed_sys(T* address,
+                                           T expected,
+                                           T desired,
                                            const At& at = At::current()) {
     return value_of<T>(exchange_atomic(word(address, Scope::kSys), bits_of(expected),
                                        bits_of(desired), at)) == expected;
@@ -121,7 +125,9 @@ struct Memory {
     return std::bit_cast<T>(static_cast<Bits<T>>(bits));
   }
   template <class T>
-  static WordAccess word(const T* address, Scope scope = Scope::kSys, bool acquires = false,
+  static WordAccess word(const T* address,
+                         Scope scope = Scope::kSys,
+                         bool acquires = false,
                          bool releases = false) {
     return {const_cast<T*>(address),  // NOLINT(cppcoreguidelines-pro-type-const-cast)
             static_cast<int>(sizeof(T)), scope, acquires, releases};

@@ -78,8 +78,7 @@ void Wires::read_source(Put& put) {
 void Wires::land_some(Put& put, Random& random) {
   constexpr std::int64_t kPart = 16;
   const std::int64_t left = put.put.bytes - put.landed;
-  const std::int64_t part =
-      std::min(left, kPart * static_cast<std::int64_t>(1 + random.below(4)));
+  const std::int64_t part = std::min(left, kPart * static_cast<std::int64_t>(1 + random.below(4)));
   const std::int64_t offset = left - part;
   const Track& track = put.stream->tracks[static_cast<std::size_t>(put.track)];
   std::byte* to = segments_[static_cast<std::size_t>(put.put.peer)] + put.put.dst_offset + offset;

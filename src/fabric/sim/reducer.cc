@@ -14,10 +14,6 @@ constexpr int kSumsUnderWay = 2;
 int kind_of(std::uint64_t sum) { return static_cast<int>(sum % kSumsUnderWay); }
 int first_slot_of(std::uint64_t sum) { return kind_of(sum) * primitives::kMaxTopk; }
 
-std::int64_t row_bytes_of(const primitives::SumSpec& spec) {
-  return spec.num_elems * size_of(spec.dtype);
-}
-
 }  // namespace
 
 RowShare::RowShare(const Group& group, std::int64_t bytes) {
@@ -42,7 +38,7 @@ void RowReducer::load(const Group& group, const Sum& sum, const At& at) {
   const SiteId site = Machine::current()->sites().of(at);
   const CopyUnit::Piece none{nullptr, 0};
   for (int term = 0; term < sum.num_terms; ++term) {
-    const CopyUnit::Piece row{sum.terms[term].row, row_bytes_of(spec_)};
+    const CopyUnit::Piece row{sum.terms[term].row, primitives::row_bytes_of(spec_)};
     lane_->copies.load(first_slot_of(number) + term, kind_of(number), term > 0, row, none, site);
   }
   if (sum.num_terms == 0)
@@ -59,11 +55,12 @@ void RowReducer::finish(const Group& group, const Sum& sum, const At& at) {
   Machine::current()->step();
   if (lane_->has_copy_unit) await_terms(number);
   add_share(sum, first_slot_of(number), Machine::current()->sites().of(at));
-  if (lane_->has_copy_unit) group.join();  // all threads have read the slots: they may be loaded again
+  if (lane_->has_copy_unit)
+    group.join();  // all threads have read the slots: they may be loaded again
 }
 
 void RowReducer::add_share(const Sum& sum, int first_slot, SiteId site) const {
-  const RowShare share(group_, row_bytes_of(spec_));
+  const RowShare share(group_, primitives::row_bytes_of(spec_));
   if (share.size() == 0) return;
   Machine& machine = *Machine::current();
   const Checker::Actor actor = machine.checker().actor(machine.running().agent);

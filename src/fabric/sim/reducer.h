@@ -14,8 +14,8 @@
 namespace ep::fabric::sim {
 
 /// load() starts to fetch the terms of a sum, finish() awaits and adds them: each thread a part of
-/// the row, stored with ordinary stores. Two sums may be under way, as in the ring of a GPU. Without
-/// a copy unit as WarpRowReducer: finish() alone reads, with ordinary loads.
+/// the row, stored with ordinary stores. Two sums may be under way, as in the ring of a GPU.
+/// Without a copy unit as WarpRowReducer: finish() alone reads, with ordinary loads.
 class RowReducer {
  public:
   using Sum = primitives::RowSum;
@@ -46,8 +46,8 @@ class RowReducer {
   std::uint64_t num_finished_ = 0;
 };
 
-/// Bytes [begin, end) of a row that a thread of a group takes; in units of 16 bytes, else of 4, else
-/// all of them belong to thread 0.
+/// Bytes [begin, end) of a row that a thread of a group takes; in units of 16 bytes, else of 4,
+/// else all of them belong to thread 0.
 struct RowShare {
   std::int64_t begin;
   std::int64_t end;

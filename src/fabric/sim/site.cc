@@ -14,18 +14,19 @@
 namespace ep::fabric::sim {
 namespace {
 
-constexpr const char* kOrderNames[] = {"release",     "acquire",     "sync",       "exchange",
-                                       "fence",       "fence-acquired", "wait-read", "wait-loaded",
-                                       "wait-landed", "wait-all",    "net-strength"};
+constexpr const char* kOrderNames[] = {
+    "release",   "acquire",     "sync",        "exchange", "fence",       "fence-acquired",
+    "wait-read", "wait-loaded", "wait-landed", "wait-all", "net-strength"};
 static_assert(std::size(kOrderNames) == static_cast<std::size_t>(Order::kNum));
 
-/// From src/ on, whatever the compiler called the file.
+/// From src/ on, or tests/sim/, whatever the compiler called the file.
 std::string_view short_name(std::string_view file) {
-  const auto at = file.rfind("/src/");
-  return at == std::string_view::npos ? file : file.substr(at + 5);
+  if (const auto at = file.rfind("/src/"); at != std::string_view::npos) return file.substr(at + 5);
+  const auto at = file.rfind("tests/sim/");
+  return at == std::string_view::npos ? file : file.substr(at);
 }
 
-/// The [sync:...] tags of the statement at `line`, or of the comment above it.
+/// The sync tags of the statement at `line`, or of the comment above it.
 std::string tags_near(const char* file, std::uintptr_t line) {
   constexpr std::uintptr_t kLinesAbove = 4;
   constexpr std::uintptr_t kLinesBelow = 3;
@@ -48,8 +49,8 @@ std::string describe_code(std::uintptr_t pc) {
   if (dladdr(reinterpret_cast<const void*>(pc), &info) == 0) return "?";
   char command[512];
   const std::uintptr_t offset = pc - reinterpret_cast<std::uintptr_t>(info.dli_fbase) - 1;
-  std::snprintf(command, sizeof(command), "addr2line -s -e '%s' 0x%zx 2>/dev/null",
-                info.dli_fname, offset);
+  std::snprintf(command, sizeof(command), "addr2line -s -e '%s' 0x%zx 2>/dev/null", info.dli_fname,
+                offset);
   std::string text;
   if (FILE* pipe = popen(command, "r"); pipe != nullptr) {
     char line[256];

@@ -25,7 +25,7 @@ enum class Order : std::uint8_t {
   kWaitLoaded,
   kWaitLanded,
   kWaitAll,
-  kNetStrength,    ///< a strong signal becomes a weak one
+  kNetStrength,  ///< a strong signal becomes a weak one
   kNum
 };
 const char* name_of(Order order);
@@ -61,7 +61,7 @@ class Sites {
 
   /// Everything that could be left out, in the order of the sources.
   std::vector<Mutation> orders_met() const;
-  /// "intranode/stage.h:24 [sync:stage]"
+  /// "intranode/stage.h:24", and the tags that stand there.
   std::string describe(SiteId site) const;
 
  private:

@@ -3,8 +3,8 @@
 // and, for every four bytes of it, who touched them last.
 #pragma once
 
-#include "fabric/sim/vector_clock.h"
 #include "fabric/sim/site.h"
+#include "fabric/sim/vector_clock.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,10 +26,10 @@ struct Access {
 
 /// What is known of a granule.
 struct Cell {
-  Access write;               ///< the newest
-  Access read;                ///< the newest since
-  std::uint32_t others = 0;   ///< Checker: accesses that neither of these comes after; 0: none
-  std::uint32_t word = 0;     ///< Checker: the atomic word that begins here; 0: none
+  Access write;              ///< the newest
+  Access read;               ///< the newest since
+  std::uint32_t others = 0;  ///< Checker: accesses that neither of these comes after; 0: none
+  std::uint32_t word = 0;    ///< Checker: the atomic word that begins here; 0: none
 };
 
 /// Parts of equal size, one per rank and one for scratch, zeroed at first. Memory is committed

@@ -14,7 +14,11 @@ class Trace {
  public:
   void name_track(int rank, AgentId agent, const std::string& name);
   /// `what` at a virtual time; `where` and `value` are shown with it.
-  void add(int rank, AgentId agent, std::uint64_t at_ns, const char* what, std::string where,
+  void add(int rank,
+           AgentId agent,
+           std::uint64_t at_ns,
+           const char* what,
+           std::string where,
            std::uint64_t value = 0);
   /// False if the file could not be written.
   bool write(const std::string& path) const;

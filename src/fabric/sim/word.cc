@@ -62,11 +62,8 @@ std::uint64_t Word::oldest_visible(AgentId agent,
   return oldest;
 }
 
-const Word::Store& Word::load(AgentId agent,
-                              const VectorClock& view,
-                              std::uint64_t time,
-                              Random& random,
-                              int stale_percent) {
+const Word::Store& Word::load(
+    AgentId agent, const VectorClock& view, std::uint64_t time, Random& random, int stale_percent) {
   std::uint64_t serial = newest_serial();
   if (stores_.size() > 1 && random.chance(stale_percent)) {
     const std::uint64_t oldest = oldest_visible(agent, view, time);

@@ -57,7 +57,10 @@ class Word {
   const Store& newest() const { return stores_.back(); }
 
   /// What a load by this agent sees; now and then, by chance, not the newest.
-  const Store& load(AgentId agent, const VectorClock& view, std::uint64_t time, Random& random,
+  const Store& load(AgentId agent,
+                    const VectorClock& view,
+                    std::uint64_t time,
+                    Random& random,
                     int stale_percent);
   /// The agent has seen the newest store, or made it.
   void note_seen(AgentId agent, const VectorClock& view);

@@ -41,11 +41,13 @@ bool write_report(const std::string& path, const std::vector<MutantResult>& muta
   const char* separator = "[";
   for (const MutantResult& mutant : mutants) {
     std::fprintf(file,
-                 "%s\n{\"order\": \"%s\", \"file\": \"%s\", \"line\": %d, \"seed\": %llu, "
+                 "%s\n{\"order\": \"%s\", \"file\": \"%s\", \"line\": %d, \"region\": \"%s\", "
+                 "\"seed\": %llu, "
                  "\"scenario\": %s, \"finding\": %s}",
                  separator, name_of(mutant.mutation.order), mutant.mutation.file.c_str(),
-                 mutant.mutation.line, static_cast<unsigned long long>(mutant.seed),
-                 quoted(mutant.scenario).c_str(), quoted(mutant.finding).c_str());
+                 mutant.mutation.line, mutant.mutation.region.c_str(),
+                 static_cast<unsigned long long>(mutant.seed), quoted(mutant.scenario).c_str(),
+                 quoted(mutant.finding).c_str());
     separator = ",";
   }
   std::fputs("\n]\n", file);

@@ -33,44 +33,53 @@ class SimBootstrap final : public Bootstrap {
   int num_ranks_;
 };
 
-/// The name of an address in an arena.
+/// A region of a rank's arena, and how far behind its begin an address lies.
+struct Region {
+  const char* name;
+  std::int64_t offset;
+};
+
+Region region_of(const fabric::sim::ArenaTable& table,
+                 const layout::ControlLayout& control,
+                 const std::byte* address) {
+  const fabric::sim::Space& space = *table.space;
+  const int rank = space.part_of(address);
+  if (rank == table.num_ranks) return {"scratch", address - space.part(rank)};
+  const Region regions[] = {{"local", control.local},
+                            {"fault", control.fault},
+                            {"abort", control.abort},
+                            {"ops", control.ops},
+                            {"blocks", control.blocks},
+                            {"counts", control.counts},
+                            {"totals", control.totals},
+                            {"arrived", control.arrived},
+                            {"arrived_base", control.arrived_base},
+                            {"pulled", control.pulled},
+                            {"pulled_base", control.pulled_base},
+                            {"returned", control.returned},
+                            {"returned_base", control.returned_base},
+                            {"chunk_flags", control.chunk_flags},
+                            {"ring_ready", control.ring_ready},
+                            {"ring_freed", control.ring_freed},
+                            {"pair_index", control.pair_index},
+                            {"ring_payload", control.ring_payload},
+                            {"pool", control.total_bytes}};
+  const std::byte* segment0 = table.bases[static_cast<std::size_t>(rank) * fabric::kMaxSegments];
+  Region found{"gone", address - space.part(rank)};
+  for (const Region& region : regions) {
+    const std::int64_t offset = address - segment0 - region.offset;
+    if (offset >= 0) found = {region.name, offset};
+  }
+  return found;
+}
+
 std::string describe_address(const fabric::sim::ArenaTable& table,
                              const layout::ControlLayout& control,
                              const std::byte* address) {
-  const fabric::sim::Space& space = *table.space;
-  const int rank = space.part_of(address);
-  if (rank == table.num_ranks) return "scratch + " + std::to_string(address - space.part(rank));
-  const struct {
-    const char* name;
-    std::int64_t offset;
-  } regions[] = {{"local", control.local},
-                 {"fault", control.fault},
-                 {"abort", control.abort},
-                 {"ops", control.ops},
-                 {"blocks", control.blocks},
-                 {"counts", control.counts},
-                 {"totals", control.totals},
-                 {"arrived", control.arrived},
-                 {"arrived_base", control.arrived_base},
-                 {"pulled", control.pulled},
-                 {"pulled_base", control.pulled_base},
-                 {"returned", control.returned},
-                 {"returned_base", control.returned_base},
-                 {"chunk_flags", control.chunk_flags},
-                 {"ring_ready", control.ring_ready},
-                 {"ring_freed", control.ring_freed},
-                 {"pair_index", control.pair_index},
-                 {"ring_payload", control.ring_payload},
-                 {"block of the pool", control.total_bytes}};
-  const std::byte* segment0 = table.bases[static_cast<std::size_t>(rank) * fabric::kMaxSegments];
-  const char* name = "gone flags";
-  std::int64_t offset = address - space.part(rank);
-  for (const auto& region : regions) {
-    if (address - segment0 < region.offset) continue;
-    name = region.name;
-    offset = address - segment0 - region.offset;
-  }
-  return "rank " + std::to_string(rank) + ", " + name + " + " + std::to_string(offset);
+  const Region region = region_of(table, control, address);
+  const int rank = table.space->part_of(address);
+  const std::string text = std::string(region.name) + " + " + std::to_string(region.offset);
+  return rank == table.num_ranks ? text : "rank " + std::to_string(rank) + ", " + text;
 }
 
 std::unique_ptr<Group> make_group(const SimScenario& scenario,
@@ -190,14 +199,17 @@ SimResult run_scenario(const SimScenario& scenario,
   const core::ResolvedConfig config = core::resolve_config(scenario.config, num_ranks).value();
   const auto control = layout::make_control_layout(core::control_shape(config.config, num_ranks));
   std::shared_ptr<fabric::sim::ArenaTable> table;
-  Machine machine(sites, {.seed = scenario.seed,
-                          .num_ranks = num_ranks,
-                          .rank_bytes = kRankBytes,
-                          .scratch_bytes = kRankBytes,
-                          .trace = trace_path.empty() ? nullptr : &trace,
-                          .describe = [&](const std::byte* address) {
-                            return describe_address(*table, control, address);
-                          }});
+  Machine machine(
+      sites,
+      {.seed = scenario.seed,
+       .num_ranks = num_ranks,
+       .rank_bytes = kRankBytes,
+       .scratch_bytes = kRankBytes,
+       .trace = trace_path.empty() ? nullptr : &trace,
+       .describe =
+           [&](const std::byte* address) { return describe_address(*table, control, address); },
+       .region_of =
+           [&](const std::byte* address) { return region_of(*table, control, address).name; }});
   table = std::make_shared<fabric::sim::ArenaTable>(machine.space(), num_ranks);
   std::vector<std::unique_ptr<Group>> groups;
   std::vector<std::unique_ptr<RankProgram>> programs;

@@ -71,7 +71,10 @@ class Machine {
     std::size_t rank_bytes = std::size_t{1} << 28;
     std::size_t scratch_bytes = std::size_t{1} << 28;
     Trace* trace = nullptr;  ///< null: none
+    /// Names an address: "rank 1, ring_payload + 0x40".
     std::function<std::string(const std::byte*)> describe{};
+    /// The part of a rank's memory that a word belongs to, a literal; null: nobody names parts.
+    std::function<const char*(const std::byte*)> region_of{};
   };
 
   Machine(Sites& sites, const Options& options);
@@ -124,6 +127,11 @@ class Machine {
   Checker& checker() { return checker_; }
   Random& random() { return random_; }
   Trace* trace() { return options_.trace; }
+  /// Null for words that are not watched, or have no name.
+  const char* region_of(const void* word) const {
+    if (!options_.region_of || !space_.contains(word)) return nullptr;
+    return options_.region_of(static_cast<const std::byte*>(word));
+  }
 
   /// Memory of the scratch part, for good; zeroed.
   std::byte* allocate_scratch(std::size_t bytes);

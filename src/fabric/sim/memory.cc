@@ -15,8 +15,9 @@ Checker::Atomic begin(Machine& machine, WordAccess word, const std::source_locat
   machine.step();
   Sites& sites = machine.sites();
   const SiteId site = sites.of(at);
-  if (word.acquires) word.acquires = !sites.is_weakened(site, Order::kAcquire);
-  if (word.releases) word.releases = !sites.is_weakened(site, Order::kRelease);
+  const char* region = word.acquires || word.releases ? machine.region_of(word.address) : nullptr;
+  if (word.acquires) word.acquires = !sites.is_weakened(site, Order::kAcquire, region);
+  if (word.releases) word.releases = !sites.is_weakened(site, Order::kRelease, region);
   return {machine.running().agent, word.address,  word.bytes, word.scope,
           word.acquires,           word.releases, site};
 }

@@ -46,6 +46,7 @@ std::string tags_near(const char* file, std::uintptr_t line) {
 /// "function at file:line" of compiled code, as addr2line says; else the offset in its file.
 std::string describe_code(std::uintptr_t pc) {
   Dl_info info{};
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): a return address
   if (dladdr(reinterpret_cast<const void*>(pc), &info) == 0) return "?";
   char command[512];
   const std::uintptr_t offset = pc - reinterpret_cast<std::uintptr_t>(info.dli_fbase) - 1;
@@ -66,18 +67,21 @@ std::string describe_code(std::uintptr_t pc) {
 const char* name_of(Order order) { return kOrderNames[static_cast<int>(order)]; }
 
 std::string Mutation::to_string() const {
-  return std::string(name_of(order)) + "@" + file + ":" + std::to_string(line);
+  const std::string text = std::string(name_of(order)) + "@" + file + ":" + std::to_string(line);
+  return region.empty() ? text : text + "#" + region;
 }
 
 bool Mutation::parse(const std::string& text, Mutation& mutation) {
   const auto at = text.find('@');
-  const auto colon = text.rfind(':');
+  const auto hash = std::min(text.find('#'), text.size());
+  const auto colon = text.rfind(':', hash);
   if (at == std::string::npos || colon == std::string::npos || colon < at) return false;
   const auto* name = std::find(std::begin(kOrderNames), std::end(kOrderNames), text.substr(0, at));
   if (name == std::end(kOrderNames)) return false;
   mutation.order = static_cast<Order>(name - std::begin(kOrderNames));
   mutation.file = text.substr(at + 1, colon - at - 1);
-  const char* end = text.data() + text.size();
+  mutation.region = hash < text.size() ? text.substr(hash + 1) : "";
+  const char* end = text.data() + hash;
   return std::from_chars(text.data() + colon + 1, end, mutation.line).ptr == end;
 }
 
@@ -108,17 +112,28 @@ SiteId Sites::look_up(const Key& key) {
 
 std::vector<Mutation> Sites::orders_met() const {
   std::vector<Mutation> met;
+  const auto add = [&](const Mutation& mutation) {
+    // The same header is another file name in each source that includes it.
+    if (std::find(met.begin(), met.end(), mutation) == met.end()) met.push_back(mutation);
+  };
   for (const Entry& entry : entries_) {
-    for (int order = 0; order < static_cast<int>(Order::kNum); ++order) {
-      if ((entry.orders >> order & 1U) == 0) continue;
-      const Mutation mutation{static_cast<Order>(order), std::string(short_name(entry.key.file)),
-                              static_cast<int>(entry.key.place)};
-      // The same header is another file name in each source that includes it.
-      if (std::find(met.begin(), met.end(), mutation) == met.end()) met.push_back(mutation);
+    for (int i = 0; i < static_cast<int>(Order::kNum); ++i) {
+      if ((entry.orders >> i & 1U) == 0) continue;
+      Mutation mutation{static_cast<Order>(i), std::string(short_name(entry.key.file)),
+                        static_cast<int>(entry.key.place)};
+      std::size_t num_regions = 0;
+      for (const auto& [order, region] : entry.regions) num_regions += order == mutation.order;
+      if (num_regions <= 1) add(mutation);
+      for (const auto& [order, region] : entry.regions) {
+        if (num_regions <= 1 || order != mutation.order) continue;
+        mutation.region = region;
+        add(mutation);
+      }
     }
   }
   std::sort(met.begin(), met.end(), [](const Mutation& a, const Mutation& b) {
-    return std::tie(a.file, a.line, a.order) < std::tie(b.file, b.line, b.order);
+    return std::tie(a.file, a.line, a.order, a.region) <
+           std::tie(b.file, b.line, b.order, b.region);
   });
   return met;
 }

@@ -7,6 +7,7 @@
 #include <source_location>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace ep::fabric::sim {
@@ -30,11 +31,12 @@ enum class Order : std::uint8_t {
 };
 const char* name_of(Order order);
 
-/// One order at one site: "release@intranode/arrivals.h:71".
+/// One order at one site: "release@intranode/arrivals.h:71", or "...:71#pulled".
 struct Mutation {
   Order order = Order::kNum;
   std::string file;  ///< from src/ on
   int line = 0;
+  std::string region{};  ///< of memory, where one site serves several; empty: wherever it is
 
   std::string to_string() const;
   /// Of to_string(); false where the text is none.
@@ -51,10 +53,12 @@ class Sites {
   /// A plain access of compiled code.
   SiteId of_code(std::uintptr_t pc) { return find({nullptr, pc}); }
 
-  /// Notes that this orders memory; true if it is to be left out in this run.
-  bool is_weakened(SiteId site, Order order) {
-    entries_[site].orders |= 1U << static_cast<int>(order);
-    return site == weakened_site_ && order == weakened_order_;
+  /// Notes that this orders memory; true if it is to be left out in this run. `region` must be a
+  /// literal, null where nobody names regions.
+  bool is_weakened(SiteId site, Order order, const char* region = nullptr) {
+    note(site, order, region);
+    return site == weakened_site_ && order == weakened_order_ &&
+           (mutation_.region.empty() || (region != nullptr && mutation_.region == region));
   }
   /// For the runs that follow; Order::kNum: nothing.
   void weaken(const Mutation& mutation);
@@ -78,6 +82,7 @@ class Sites {
   struct Entry {
     Key key;
     std::uint32_t orders = 0;
+    std::vector<std::pair<Order, const char*>> regions{};  ///< orders that met a named one
   };
   struct Cached {
     Key key{};
@@ -89,6 +94,15 @@ class Sites {
     Cached& cached = cache_[(Hash{}(key) >> 7) % kCacheSize];
     if (!(cached.key == key)) cached = {key, look_up(key)};
     return cached.site;
+  }
+  void note(SiteId site, Order order, const char* region) {
+    Entry& entry = entries_[site];
+    entry.orders |= 1U << static_cast<int>(order);
+    if (region == nullptr) return;
+    for (const auto& known : entry.regions) {
+      if (known.first == order && known.second == region) return;
+    }
+    entry.regions.emplace_back(order, region);
   }
   SiteId look_up(const Key& key);
   void match(SiteId site);

@@ -41,8 +41,8 @@ void NetContext::complete(const NetEvent& event) {
   const auto kind = static_cast<CookieKind>(event.cookie >> kCookieKindShift);
   const auto peer = static_cast<int>(event.cookie >> kCookiePeerShift & kCookiePeerMask);
   const auto number = static_cast<std::uint32_t>(event.cookie);
-  const bool is_known = peer < shared_.num_ranks() && num_outstanding_ > 0 &&
-                        complete_source(kind, stream_of(peer), number);
+  const bool is_known =
+      peer < shared_.num_ranks() && num_outstanding_ > 0 && complete_source(kind, peer, number);
   if (!is_known) {
     return shared_.peers.fail(Status(
         Errc::kInternal, "context " + std::to_string(index_) + ": the network completed cookie " +
@@ -59,7 +59,8 @@ void NetContext::complete(const NetEvent& event) {
   with_control_.insert(peer);
 }
 
-bool NetContext::complete_source(CookieKind kind, Stream& stream, std::uint32_t number) {
+bool NetContext::complete_source(CookieKind kind, int peer, std::uint32_t number) {
+  Stream& stream = stream_of(peer);
   const auto release = [number](std::span<std::uint8_t> busy) {
     return std::exchange(busy[number & (busy.size() - 1)], std::uint8_t{0}) != 0;
   };
@@ -73,6 +74,8 @@ bool NetContext::complete_source(CookieKind kind, Stream& stream, std::uint32_t 
     case CookieKind::kPart:
       return release(stream.send.busy_parts);
     case CookieKind::kAck:
+      // The next acknowledgement may have waited for this cell.
+      if (stream.receive.is_ack_due) with_control_.insert(peer);
       return number < kNumAckCells &&
              std::exchange(stream.receive.is_ack_source_busy[number], false);
     case CookieKind::kMessage:

@@ -121,6 +121,7 @@ class NetContext {
   void arrive(int peer, std::uint32_t bits);
   /// These: false for what no rank sends.
   bool take(int peer, const Immediate& immediate);
+  bool is_known_here(const Immediate& immediate) const;
   bool is_stale(int peer, const Immediate& immediate) const;
   bool take_credited(int peer, const Immediate& immediate);
   bool take_put_signal(Stream& stream, const Immediate& immediate);

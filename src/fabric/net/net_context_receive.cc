@@ -111,6 +111,7 @@ void NetContext::arrive(int peer, std::uint32_t bits) {
 
 bool NetContext::take(int peer, const Immediate& immediate) {
   if (immediate.kind == ImmediateKind::kControl) return take_control(peer, immediate.payload);
+  if (!is_known_here(immediate)) return false;
   if (is_stale(peer, immediate)) {
     ++stream_of(peer).counters.stale;
     return true;
@@ -122,6 +123,23 @@ bool NetContext::take(int peer, const Immediate& immediate) {
   if (!take_credited(peer, immediate)) return false;
   note_ack_due(peer);
   return true;
+}
+
+/// Whether this kind of network has such an immediate at all.
+bool NetContext::is_known_here(const Immediate& immediate) const {
+  switch (immediate.kind) {
+    case ImmediateKind::kPut:
+    case ImmediateKind::kPutPart:
+    case ImmediateKind::kPartRecord:
+      return !shared_.is_ordered();
+    case ImmediateKind::kAck:
+      return immediate.payload < kNumAckCells;
+    case ImmediateKind::kPutSignal:
+    case ImmediateKind::kRecord:
+    case ImmediateKind::kControl:
+      return true;
+  }
+  return false;
 }
 
 /// Whether the cell that an immediate speaks of comes from an earlier life of the peer.
@@ -148,7 +166,6 @@ bool NetContext::take_credited(int peer, const Immediate& immediate) {
   };
   if (immediate.kind == ImmediateKind::kPutSignal) return take_put_signal(stream, immediate);
   if (immediate.kind == ImmediateKind::kRecord) return take_record(peer, immediate);
-  if (shared_.is_ordered()) return false;
   // The weak signal first: a strong one that is applied because of this write covers it.
   if (immediate.kind == ImmediateKind::kPutPart &&
       !stream.receive.parts.add_write(immediate.payload, apply)) {
@@ -236,7 +253,6 @@ void NetContext::note_ack_due(int peer) {
 
 bool NetContext::take_ack(int peer, std::uint32_t cell) {
   Stream& stream = stream_of(peer);
-  if (cell >= kNumAckCells) return false;
   const auto ack = shared_.load_cell<AckCell>(shared_.layout.ack_in(index_, peer, cell));
   if ((stream.control.acks_to_confirm >> cell & 1U) != 0) return false;
   SendState& send = stream.send;

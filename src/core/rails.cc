@@ -160,9 +160,11 @@ void Rails::spread_failure() {
   if (has_spread_ || HostMemory::load_relaxed_sys(&abort->value) == 0) return;
   has_spread_ = true;
   const auto* fault = layout::array_at<layout::FaultRecord>(region, control_.fault);
-  // [sync:fault] acquire: the record.
   const base::Deadline deadline = base::Deadline::after(kFarewell);
-  for (int polls = 1; HostMemory::load_acquire_sys(&fault->claimed) != kComplete; ++polls) {
+  const auto claimed = [fault] {
+    return HostMemory::load_acquire_sys(&fault->claimed);  // [sync:fault] acquire: the record
+  };
+  for (int polls = 1; claimed() != kComplete; ++polls) {
     if (deadline.expired()) return;
     primitives::back_off(polls);
   }

@@ -25,6 +25,7 @@ enum class EnvVar : std::uint8_t {
   kJobId,
   kTestScale,
   kTestBackend,
+  kTestLsaSize,
   kTorchRank,
   kTorchWorldSize,
   kTorchLocalWorldSize,

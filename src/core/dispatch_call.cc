@@ -85,6 +85,13 @@ Check DispatchCall::check() const {
                     to_string(input.scales) + ": " + std::to_string(input.scales.size(1)) +
                         " scales per row, need 1 to H = " + std::to_string(input.x.size(1)));
     }
+    if (state.rails() != nullptr &&
+        row_bytes_of(input.scales) > state.rails()->net().shape.max_tail_bytes()) {
+      return refuse(Rejection::kScales, "scales",
+                    to_string(input.scales) + ": " + std::to_string(row_bytes_of(input.scales)) +
+                        " bytes per row, but rows between nodes carry at most " +
+                        std::to_string(state.rails()->net().shape.max_tail_bytes()));
+    }
   }
   if (Check check = is_fresh() ? check_fresh() : check_cached()) return check;
   const DispatchOptions& options = request_.options;
@@ -268,6 +275,7 @@ intranode::DispatchParams DispatchCall::base_params() const {
   params.topk_idx = strided_input(input.topk_idx);
   params.is_fresh = is_fresh();
   params.idx_bytes = size_of(routing_->spec().idx_dtype);
+  params.input_idx_bytes = params.idx_bytes;
   params.topk_weights = strided_input(input.topk_weights);
   params.has_weights = !input.topk_weights.is_null();
   params.has_records = !is_backward() && !routing_->has_expert_rows();

@@ -90,34 +90,47 @@ Result<ProbeFindings> meet(OfiTransport& transport,
   return named.set_peer(status.peer());
 }
 
-/// Agrees on the order. Errors: this rank's failure, else that of the first rank that has one.
+/// A failure that only follows from another rank's.
+bool is_consequence(const Status& status) {
+  return status.code() == Errc::kPeerTimeout || status.code() == Errc::kAborted;
+}
+
+std::vector<std::byte> encode_verdict(const Result<ProbeFindings>& own) {
+  if (!own.ok()) return encode_refusal(own.status());
+  return {static_cast<std::byte>(own->is_ordered ? Verdict::kOrdered : Verdict::kUnordered)};
+}
+
+Result<Verdict> decode_verdict(int rank, std::span<const std::byte> bytes) {
+  if (bytes.size() == 1) {
+    const bool is_ordered = bytes.front() == static_cast<std::byte>(Verdict::kOrdered);
+    return is_ordered ? Verdict::kOrdered : Verdict::kUnordered;
+  }
+  const auto refusal = decode_description(rank, bytes);
+  if (!refusal.ok()) return refusal.status();
+  return Status(Errc::kFabric,
+                "ofi: rank " + std::to_string(rank) + " sent no verdict on the start-up test")
+      .set_peer(rank);
+}
+
+/// Agrees on the order. Errors: the first one that is no consequence of another, in rank order;
+/// else this rank's own, else the first.
 Result<ArrivalOrder> agree(Bootstrap& bootstrap,
                            const Result<ProbeFindings>& own,
                            base::Deadline deadline) {
-  std::vector<std::byte> mine;
-  if (own.ok()) {
-    mine.push_back(
-        static_cast<std::byte>(own->is_ordered ? Verdict::kOrdered : Verdict::kUnordered));
-  } else {
-    mine = encode_refusal(own.status());
-  }
-  auto answers = bootstrap.all_gather(mine, milliseconds(deadline.remaining_ms()));
-  if (!own.ok()) return own.status();
-  if (!answers.ok()) return answers.status();
+  const auto answers =
+      bootstrap.all_gather(encode_verdict(own), milliseconds(deadline.remaining_ms()));
+  if (!answers.ok()) return own.ok() ? answers.status() : own.status();
   ArrivalOrder order = ArrivalOrder::kOrdered;
+  Status failure = own.status();
   for (int rank = 0; rank < bootstrap.num_ranks(); ++rank) {
-    const auto& answer = (*answers)[static_cast<std::size_t>(rank)];
-    if (answer.size() != 1) {
-      const auto refusal = decode_description(rank, answer);
-      return refusal.ok() ? Status(Errc::kFabric, "ofi: rank " + std::to_string(rank) +
-                                                      " sent no verdict on the start-up test")
-                                .set_peer(rank)
-                          : refusal.status();
+    const auto verdict = decode_verdict(rank, (*answers)[static_cast<std::size_t>(rank)]);
+    const bool is_news = failure.ok() || is_consequence(failure);
+    if (!verdict.ok() && is_news && (failure.ok() || !is_consequence(verdict.status()))) {
+      failure = verdict.status();
     }
-    if (answer.front() != static_cast<std::byte>(Verdict::kOrdered)) {
-      order = ArrivalOrder::kUnordered;
-    }
+    if (!verdict.ok() || *verdict != Verdict::kOrdered) order = ArrivalOrder::kUnordered;
   }
+  if (!failure.ok()) return failure;
   return order;
 }
 

@@ -24,8 +24,14 @@ constexpr std::int64_t kRegionBytes = kNumWrites * kCellBytes;
 constexpr int kPollsBeforeYield = 50;
 constexpr int kPollsBeforeSleep = 1000;
 constexpr std::chrono::milliseconds kSleep{1};
+constexpr std::chrono::milliseconds kStopTime{50};
 
-enum class Kind : std::uint32_t { kMeet = 1, kWrite = 2, kDone = 3 };
+enum class Kind : std::uint32_t {
+  kMeet = 1,
+  kWrite = 2,
+  kDone = 3,
+  kStop = 4,  ///< the sender has seen enough: nobody needs to wait for the deadline
+};
 
 /// An immediate: kind (4 bits), number of the write (12), sender (16).
 struct Imm {
@@ -80,6 +86,8 @@ class Probe {
 
   Status exchange_windows(Bootstrap& bootstrap);
   Status run();
+  /// After a failure: tells the peers, as far as the network does.
+  void stop();
   bool is_ordered() const { return is_ordered_; }
 
  private:
@@ -92,7 +100,9 @@ class Probe {
   Status finish();
 
   Status post(const WriteOp& op);
+  WriteOp message(int peer, Imm imm) const;
   Status send(int peer, Imm imm);
+  Posted send_once(int peer, Imm imm);
   template <class Condition>
   Status wait_until(Condition condition, const char* what, int peer);
   Status look();
@@ -139,6 +149,18 @@ Status Probe::run() {
     EP_TRY(run_context(context));
   }
   return Status();
+}
+
+void Probe::stop() {
+  const base::Deadline deadline = base::Deadline::after(kStopTime);
+  for (int peer : met_peers()) {
+    while (send_once(peer, {.kind = Kind::kStop}) == Posted::kBusy && !deadline.expired()) {
+      if (!look().ok()) std::this_thread::yield();
+    }
+  }
+  while (num_completed_ < num_posted_ && !deadline.expired()) {
+    if (!look().ok()) std::this_thread::yield();
+  }
 }
 
 /// Nobody leaves a context before its peers need nothing of it any more: on a network that only
@@ -229,14 +251,22 @@ Status Probe::finish() {
   return wait_until([&] { return num_completed_ == num_posted_; }, "writes do not complete", next_);
 }
 
-Status Probe::send(int peer, Imm imm) {
+WriteOp Probe::message(int peer, Imm imm) const {
   imm.sender = transport_.rank();
-  return post({.peer = peer,
-               .context = context_,
-               .src = {window_, Regions::kSource},
-               .dst = {window_, Regions::kTarget},
-               .bytes = 0,
-               .immediate = encode(imm)});
+  return {.peer = peer,
+          .context = context_,
+          .src = {window_, Regions::kSource},
+          .dst = {window_, Regions::kTarget},
+          .bytes = 0,
+          .immediate = encode(imm)};
+}
+
+Status Probe::send(int peer, Imm imm) { return post(message(peer, imm)); }
+
+Posted Probe::send_once(int peer, Imm imm) {
+  const Posted posted = transport_.write(message(peer, imm));
+  num_posted_ += posted == Posted::kYes ? 1 : 0;
+  return posted;
 }
 
 Status Probe::post(const WriteOp& op) {
@@ -304,6 +334,10 @@ Status Probe::handle_arrival(const NetEvent& event) {
     case Kind::kDone:
       is_previous_done_ = true;
       return Status();
+    case Kind::kStop:
+      return Status(Errc::kAborted,
+                    "ofi: rank " + std::to_string(event.peer) + " gave up the start-up test")
+          .set_peer(event.peer);
   }
   return refuse("an immediate arrived as " + std::to_string(event.immediate));
 }
@@ -351,7 +385,10 @@ Result<ProbeFindings> probe_transport(Transport& transport,
   EP_CHECK(scratch.size() == static_cast<std::size_t>(kProbeBytes));
   Probe probe(transport, scratch, deadline);
   EP_TRY(probe.exchange_windows(bootstrap));
-  EP_TRY(probe.run());
+  if (Status status = probe.run(); !status.ok()) {
+    probe.stop();
+    return status;
+  }
   return ProbeFindings{.is_ordered = probe.is_ordered()};
 }
 

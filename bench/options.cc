@@ -28,6 +28,7 @@ constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 constexpr int kMaxIters = 10'000'000;
 constexpr std::int64_t kRowGranuleBytes = 16;
+constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 
 template <class T>
 using Names = std::map<std::string, T>;
@@ -152,6 +153,14 @@ void add_input_options(CLI::App& app, Options& options) {
   app.add_option("--plot", options.plot, "sweep: a PNG of time and GB/s (python3-matplotlib)");
 }
 
+void add_net_options(CLI::App& app, Options& options) {
+  app.add_option("--provider", options.provider,
+                 "net: of libfabric, as fi_info prints it; default: the best");
+  add_list(app, "--sizes", options.sizes, {.min = 1, .max = kMaxMessageBytes},
+           "net: bytes of a message, default 8 to 4194304");
+  app.add_flag("--unordered", options.unordered, "net: relies on no order, whatever the provider");
+}
+
 std::string parse_capacity(const std::string& text, Capacity& capacity) {
   if (text == "auto" || text == "exact") {
     const bool is_auto = text == "auto";
@@ -201,10 +210,13 @@ void add_everything(CLI::App& app, Options& options) {
   add_command(app, options, Command::kSweep, "An operation over SMs and tokens, checked");
   add_command(app, options, Command::kSoak,
               "Rounds of dispatch and combine without a barrier, one rank late, exact sums");
+  add_command(app, options, Command::kNet,
+              "What the network between two ranks can do, beside a TCP socket");
   add_command(app, options, Command::kP2p, "What the GPUs' links and memory can do, by SMs");
   add_shape_options(app, options);
   add_run_options(app, options);
   add_input_options(app, options);
+  add_net_options(app, options);
   add_limit_options(app, options);
 }
 
@@ -277,6 +289,17 @@ Status validate_lists(const Options& options) {
   return {};
 }
 
+Status validate_net(const Options& options) {
+  if (options.command == Command::kNet) {
+    if (options.ranks == 2) return {};
+    return invalid("net measures 2 ranks, not --ranks " + std::to_string(options.ranks));
+  }
+  if (options.provider) return invalid("--provider " + *options.provider + " is for net");
+  if (!options.sizes.empty()) return invalid("--sizes is for net");
+  if (options.unordered) return invalid("--unordered is for net");
+  return {};
+}
+
 Status validate_topology(const Options& options) {
   if (!options.lsa_size) return {};
   const std::string values = "--lsa-size " + std::to_string(*options.lsa_size) + ", --ranks " +
@@ -296,6 +319,7 @@ Status validate(const Options& options) {
   EP_TRY(validate_backend(options));
   EP_TRY(validate_lists(options));
   EP_TRY(validate_topology(options));
+  EP_TRY(validate_net(options));
   if (options.topk > options.experts) {
     return invalid("--topk " + std::to_string(options.topk) + " is above --experts " +
                    std::to_string(options.experts));
@@ -349,6 +373,8 @@ const char* name_of(Command command) {
       return "info";
     case Command::kP2p:
       return "p2p";
+    case Command::kNet:
+      return "net";
     case Command::kSweep:
       return "sweep";
     case Command::kSoak:

@@ -19,7 +19,7 @@
 
 namespace ep::bench {
 
-enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep, kSoak };
+enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kNet, kSweep, kSoak };
 enum class Launch : std::uint8_t { kFork, kThreads };
 enum class Mode : std::uint8_t { kEager, kGraph };
 enum class RoutingReuse : std::uint8_t {
@@ -69,6 +69,10 @@ struct Options {
   std::vector<int> sms_list;
   std::vector<std::int64_t> tokens_list;
   Command swept = Command::kDispatch;
+  /// Of net.
+  std::optional<std::string> provider;
+  std::vector<std::int64_t> sizes;
+  bool unordered = false;
   std::optional<std::string> plot;
   std::optional<std::string> ceilings;
   int iters = 20;

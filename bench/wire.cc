@@ -15,7 +15,8 @@ int Stream::num_places() const {
 Message Stream::message(int index) const {
   return {.offset = index % num_places() * stride(),
           .bytes = bytes,
-          .is_announced = announces_each || index == num - 1};
+          .is_announced = announces_each || index == num - 1,
+          .speaks_for_all = !announces_each};
 }
 
 std::int64_t wire_bytes(std::int64_t max_message_bytes) {

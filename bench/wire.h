@@ -20,7 +20,8 @@ namespace ep::bench {
 struct Message {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
-  bool is_announced = true;  ///< the peer learns of it
+  bool is_announced = true;     ///< the peer learns of it
+  bool speaks_for_all = false;  ///< and of all messages before it
 };
 
 /// Equal messages, one after another, in places that take turns.

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// Measures wires in turn, so that all of them see the same machine.
+#include "bench/net.h"
+
+#include "base/check.h"
+#include "bench/engine_wire.h"
+#include "bench/json_machine.h"
+#include "bench/report.h"
+#include "bench/stats.h"
+#include "bench/transport_wire.h"
+#include "bench/wire.h"
+#include "fabric/ofi/ofi.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <ostream>
+
+namespace ep::bench {
+namespace {
+
+constexpr std::array<std::int64_t, 10> kDefaultSizes = {8,       256,     1024,      7168,
+                                                        14'336,  65'536,  262'144,   1 << 20,
+                                                        2 << 20, 4 << 20};
+constexpr int kDefaultRounds = 9;
+constexpr std::int64_t kStreamBytes = std::int64_t{48} << 20;
+constexpr int kMaxStreamMessages = 4000;
+constexpr std::int64_t kRoundTripBytes = std::int64_t{8} << 20;
+constexpr int kMaxRoundTrips = 400;
+constexpr int kMinMessages = 8;
+
+int count_for(std::int64_t total_bytes, std::int64_t bytes, int most) {
+  return static_cast<int>(
+      std::clamp<std::int64_t>(total_bytes / std::max<std::int64_t>(bytes, 1), kMinMessages, most));
+}
+
+/// Of one wire and size, one element per round.
+struct Samples {
+  std::vector<double> half_round_trip_us;
+  std::vector<double> message_us;
+  std::vector<double> announced_message_us;
+};
+
+class NetBench {
+ public:
+  NetBench(const Options& options, RankScope& scope) : options_(options), scope_(scope) {}
+
+  Result<NetResult> run();
+
+ private:
+  Status open_wires();
+  Result<std::unique_ptr<fabric::Transport>> open_transport(bool may_be_ordered);
+  Status measure_size(std::int64_t bytes);
+  Status measure_round(std::int64_t bytes, std::vector<Samples>& samples);
+
+  Result<double> time_round_trips(Wire& wire, std::int64_t bytes);
+  Status bounce(Wire& wire, std::int64_t bytes, int num);
+  Result<double> time_stream(Wire& wire, const Stream& stream);
+  Status send_stream(Wire& wire, const Stream& stream);
+  void stamp(Wire& wire, const Stream& stream);
+  void check(Wire& wire, const Stream& stream);
+
+  bool is_sender() const { return scope_.rank == 0; }
+  Status meet() { return scope_.meeting.wait(options_.timeout); }
+
+  const Options& options_;
+  RankScope& scope_;
+  std::vector<std::unique_ptr<Wire>> wires_;
+  std::uint64_t num_streams_ = 0;
+  NetResult result_;
+};
+
+Result<NetResult> NetBench::run() {
+  EP_TRY(open_wires());
+  std::vector<std::int64_t> sizes = options_.sizes;
+  if (sizes.empty()) sizes.assign(kDefaultSizes.begin(), kDefaultSizes.end());
+  for (std::int64_t bytes : sizes) EP_TRY(measure_size(bytes));
+  // Rank 1 checked: rank 0 reports.
+  const std::array<std::int64_t, 2> mine = {result_.messages_checked, result_.messages_wrong};
+  EP_TRY_ASSIGN(const auto counts,
+                scope_.bootstrap.all_gather(std::as_bytes(std::span(mine)), options_.timeout));
+  std::array<std::int64_t, 2> of_receiver{};
+  EP_CHECK(counts[1].size() == sizeof(of_receiver));
+  std::memcpy(of_receiver.data(), counts[1].data(), sizeof(of_receiver));
+  result_.messages_checked = of_receiver[0];
+  result_.messages_wrong = of_receiver[1];
+  return result_;
+}
+
+Result<std::unique_ptr<fabric::Transport>> NetBench::open_transport(bool may_be_ordered) {
+  fabric::OfiConfig config;
+  config.provider = options_.provider;
+  config.may_be_ordered = may_be_ordered;
+  EP_TRY_ASSIGN(auto transport,
+                make_ofi_transport(scope_.bootstrap, config,
+                                   base::Deadline::after(options_.timeout)));
+  result_.provider = transport->traits().name;
+  return transport;
+}
+
+Status NetBench::open_wires() {
+  const std::int64_t most =
+      options_.sizes.empty() ? kDefaultSizes.back()
+                             : *std::max_element(options_.sizes.begin(), options_.sizes.end());
+  const WireOptions wire_options = {.bytes = wire_bytes(most), .timeout = options_.timeout};
+  EP_TRY_ASSIGN(auto tcp, make_tcp_wire(scope_.bootstrap, wire_options));
+  wires_.push_back(std::move(tcp));
+
+  EP_TRY_ASSIGN(auto plain, open_transport(!options_.unordered));
+  result_.is_ordered = plain->traits().order == fabric::ArrivalOrder::kOrdered;
+  EP_TRY_ASSIGN(auto writes,
+                make_transport_wire(scope_.bootstrap, std::move(plain), wire_options));
+  wires_.push_back(std::move(writes));
+
+  if (result_.is_ordered) {
+    EP_TRY_ASSIGN(auto ordered, open_transport(/*may_be_ordered=*/true));
+    EP_TRY_ASSIGN(auto puts, make_engine_wire(scope_.bootstrap, std::move(ordered), wire_options));
+    wires_.push_back(std::move(puts));
+  }
+  EP_TRY_ASSIGN(auto unordered, open_transport(/*may_be_ordered=*/false));
+  EP_TRY_ASSIGN(auto puts, make_engine_wire(scope_.bootstrap, std::move(unordered), wire_options));
+  wires_.push_back(std::move(puts));
+  return Status();
+}
+
+Status NetBench::measure_size(std::int64_t bytes) {
+  std::vector<Samples> samples(wires_.size());
+  std::vector<Samples> warm_up(wires_.size());
+  const int num_rounds = options_.given.iters ? options_.iters : kDefaultRounds;
+  EP_TRY(measure_round(bytes, warm_up));
+  for (int round = 0; round < num_rounds; ++round) EP_TRY(measure_round(bytes, samples));
+  for (std::size_t i = 0; i < wires_.size(); ++i) {
+    result_.figures.push_back(
+        {.wire = wires_[i]->name(),
+         .bytes = bytes,
+         .half_round_trip_us = stats_of(samples[i].half_round_trip_us).median,
+         .message_us = stats_of(samples[i].message_us).median,
+         .announced_message_us = stats_of(samples[i].announced_message_us).median});
+  }
+  return Status();
+}
+
+Status NetBench::measure_round(std::int64_t bytes, std::vector<Samples>& samples) {
+  Stream stream = {.bytes = bytes, .num = count_for(kStreamBytes, bytes, kMaxStreamMessages)};
+  for (std::size_t i = 0; i < wires_.size(); ++i) {
+    EP_TRY_ASSIGN(const double half, time_round_trips(*wires_[i], bytes));
+    samples[i].half_round_trip_us.push_back(half);
+    stream.announces_each = false;
+    EP_TRY_ASSIGN(const double plain, time_stream(*wires_[i], stream));
+    samples[i].message_us.push_back(plain);
+    stream.announces_each = true;
+    EP_TRY_ASSIGN(const double announced, time_stream(*wires_[i], stream));
+    samples[i].announced_message_us.push_back(announced);
+  }
+  return Status();
+}
+
+Result<double> NetBench::time_round_trips(Wire& wire, std::int64_t bytes) {
+  const int num = count_for(kRoundTripBytes, bytes, kMaxRoundTrips);
+  EP_TRY(meet());
+  EP_TRY(bounce(wire, bytes, kMinMessages));
+  const std::int64_t start = base::now_ns();
+  EP_TRY(bounce(wire, bytes, num));
+  const double elapsed_us = static_cast<double>(base::now_ns() - start) * 1e-3;
+  EP_TRY(wire.flush());
+  return elapsed_us / (2.0 * num);
+}
+
+Status NetBench::bounce(Wire& wire, std::int64_t bytes, int num) {
+  const Stream one = {.bytes = bytes};
+  for (int i = 0; i < num; ++i) {
+    if (is_sender()) EP_TRY(wire.send(one.message(0)));
+    EP_TRY(wire.receive(one));
+    if (!is_sender()) EP_TRY(wire.send(one.message(0)));
+  }
+  return Status();
+}
+
+/// The clock stops when rank 1 has said that all is there.
+Result<double> NetBench::time_stream(Wire& wire, const Stream& stream) {
+  ++num_streams_;
+  if (is_sender()) stamp(wire, stream);
+  if (!is_sender()) std::memset(wire.target().data(), 0, wire.target().size());
+  EP_TRY(meet());
+  const Stream answer = {.bytes = 1};
+  const std::int64_t start = base::now_ns();
+  if (is_sender()) {
+    EP_TRY(send_stream(wire, stream));
+    EP_TRY(wire.receive(answer));
+  } else {
+    EP_TRY(wire.receive(stream));
+    EP_TRY(wire.send(answer.message(0)));
+  }
+  const double elapsed_us = static_cast<double>(base::now_ns() - start) * 1e-3;
+  EP_TRY(wire.flush());
+  if (!is_sender()) check(wire, stream);
+  return elapsed_us / stream.num;
+}
+
+Status NetBench::send_stream(Wire& wire, const Stream& stream) {
+  for (int i = 0; i < stream.num; ++i) EP_TRY(wire.send(stream.message(i)));
+  return Status();
+}
+
+std::byte stamp_of(std::uint64_t num_streams, int place) {
+  constexpr std::uint64_t kPrime = 251;
+  return static_cast<std::byte>(1 + (num_streams * 7 + static_cast<std::uint64_t>(place)) % kPrime);
+}
+
+/// First and last byte of every place.
+void NetBench::stamp(Wire& wire, const Stream& stream) {
+  for (int place = 0; place < stream.num_places(); ++place) {
+    const auto at = static_cast<std::size_t>(stream.message(place).offset);
+    const auto last = at + static_cast<std::size_t>(stream.bytes) - 1;
+    wire.source()[at] = wire.source()[last] = stamp_of(num_streams_, place);
+  }
+}
+
+void NetBench::check(Wire& wire, const Stream& stream) {
+  for (int place = 0; place < stream.num_places(); ++place) {
+    const auto at = static_cast<std::size_t>(stream.message(place).offset);
+    const auto last = at + static_cast<std::size_t>(stream.bytes) - 1;
+    const std::byte expected = stamp_of(num_streams_, place);
+    const bool is_right = wire.target()[at] == expected && wire.target()[last] == expected;
+    ++result_.messages_checked;
+    result_.messages_wrong += is_right ? 0 : 1;
+  }
+}
+
+const NetFigure& raw_of(const NetResult& result, const NetFigure& figure) {
+  const auto raw =
+      std::find_if(result.figures.begin(), result.figures.end(), [&](const NetFigure& other) {
+        return other.bytes == figure.bytes && other.wire == "raw_tcp";
+      });
+  EP_CHECK(raw != result.figures.end());
+  return *raw;
+}
+
+}  // namespace
+
+double NetFigure::gbps() const { return static_cast<double>(bytes) * 1e-3 / message_us; }
+
+double NetFigure::announced_gbps() const {
+  return static_cast<double>(bytes) * 1e-3 / announced_message_us;
+}
+
+double NetFigure::messages_per_second() const { return 1e6 / message_us; }
+
+Result<NetResult> measure_net(const Job& job, RankScope& scope) {
+  if (scope.num_ranks != 2) {
+    return Status(Errc::kInvalidArgument,
+                  "net measures 2 ranks, not " + std::to_string(scope.num_ranks));
+  }
+  return NetBench(job.options, scope).run();
+}
+
+void print_net(const NetResult& result, std::ostream& out) {
+  out << "net: provider " << result.provider << ", "
+      << (result.is_ordered ? "ordered" : "unordered")
+      << "; x raw: of the time (half round trip) or rate of a TCP socket in this run\n"
+      << "       bytes wire           half trip us   x raw      GB/s   x raw   kmsg/s"
+         "   all announced GB/s   x raw    cost\n";
+  for (const NetFigure& figure : result.figures) {
+    const NetFigure& raw = raw_of(result, figure);
+    std::array<char, 192> line{};
+    std::snprintf(line.data(), line.size(),
+                  "%12s %-14s %12.2f %7.2f %9.3f %7.2f %8.1f %20.3f %7.2f %6.1f%%\n",
+                  with_commas(figure.bytes).c_str(), figure.wire.c_str(),
+                  figure.half_round_trip_us, figure.half_round_trip_us / raw.half_round_trip_us,
+                  figure.gbps(), raw.message_us / figure.message_us,
+                  figure.messages_per_second() * 1e-3, figure.announced_gbps(),
+                  raw.announced_message_us / figure.announced_message_us,
+                  100 * figure.announcement_cost());
+    out << line.data();
+  }
+  out << result.messages_checked << " messages checked, " << result.messages_wrong << " wrong\n";
+  out.flush();
+}
+
+std::string net_json_lines(const Job& job, const NetResult& result) {
+  std::string lines;
+  for (const NetFigure& figure : result.figures) {
+    const NetFigure& raw = raw_of(result, figure);
+    nlohmann::ordered_json line;
+    line["op"] = "net";
+    line["wire"] = figure.wire;
+    line["provider"] = result.provider;
+    line["bytes"] = figure.bytes;
+    line["half_round_trip_us"] = figure.half_round_trip_us;
+    line["half_round_trip_over_raw"] = figure.half_round_trip_us / raw.half_round_trip_us;
+    line["gbps"] = figure.gbps();
+    line["gbps_over_raw"] = raw.message_us / figure.message_us;
+    line["messages_per_second"] = figure.messages_per_second();
+    line["announced_gbps"] = figure.announced_gbps();
+    line["announcement_cost"] = figure.announcement_cost();
+    line["messages_checked"] = result.messages_checked;
+    line["messages_wrong"] = result.messages_wrong;
+    add_machine(line, job);
+    lines += line.dump() + "\n";
+  }
+  return lines;
+}
+
+}  // namespace ep::bench

@@ -68,9 +68,12 @@ class EngineWire final : public Wire {
 
  private:
   Status look(Idler& idler) {
-    if (engine_->progress(kContext) > 0) return Status();
-    if (engine_->has_failed()) return engine_->failure();
-    return idler.idle();
+    if (engine_->progress(kContext) == 0) {
+      if (engine_->has_failed()) return engine_->failure();
+      return idler.idle();
+    }
+    idler.reset();
+    return Status();
   }
 
   const std::chrono::milliseconds timeout_;

@@ -124,6 +124,7 @@ class TcpWire final : public Wire {
 
  private:
   static Status check(ssize_t result, const char* what, Idler& idler) {
+    if (result >= 0) idler.reset();
     if (result >= 0 || errno == EINTR) return Status();
     if (errno == EAGAIN) return idler.idle();
     return errno_status(what, errno);

@@ -76,7 +76,9 @@ class TransportWire final : public Wire {
       if (event.kind == NetEvent::Kind::kArrival) ++num_arrived_;
       if (event.kind == NetEvent::Kind::kSourceFree) --num_in_flight_;
     }
-    return num > 0 ? Status() : idler.idle();
+    if (num == 0) return idler.idle();
+    idler.reset();
+    return Status();
   }
 
   const std::chrono::milliseconds timeout_;

@@ -66,12 +66,15 @@ std::int64_t wire_bytes(std::int64_t max_message_bytes);
 class Idler {
  public:
   explicit Idler(base::Deadline deadline) : deadline_(deadline) {}
-  /// Errors: kPeerTimeout after the deadline.
+  /// After a look that found something.
+  void reset() { num_in_a_row_ = 0; }
+  /// After one that did not. Errors: kPeerTimeout after the deadline.
   Status idle();
 
  private:
   const base::Deadline deadline_;
   int num_calls_ = 0;
+  int num_in_a_row_ = 0;
 };
 
 struct WireOptions {

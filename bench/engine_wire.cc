@@ -44,9 +44,9 @@ class EngineWire final : public Wire {
         .src = {window_, message.offset},
         .bytes = message.bytes};
     if (message.is_announced) {
-      put.signal = {.strength = message.speaks_for_all ? SignalStrength::kStrong
-                                                       : SignalStrength::kWeak,
-                    .slot = kSlot};
+      put.signal = {
+          .strength = message.speaks_for_all ? SignalStrength::kStrong : SignalStrength::kWeak,
+          .slot = kSlot};
     }
     Idler idler(base::Deadline::after(timeout_));
     while (!engine_->try_put(kContext, put)) EP_TRY(look(idler));

@@ -92,25 +92,23 @@ Result<std::unique_ptr<fabric::Transport>> NetBench::open_transport(bool may_be_
   fabric::OfiConfig config;
   config.provider = options_.provider;
   config.may_be_ordered = may_be_ordered;
-  EP_TRY_ASSIGN(auto transport,
-                make_ofi_transport(scope_.bootstrap, config,
-                                   base::Deadline::after(options_.timeout)));
+  EP_TRY_ASSIGN(auto transport, make_ofi_transport(scope_.bootstrap, config,
+                                                   base::Deadline::after(options_.timeout)));
   result_.provider = transport->traits().name;
   return transport;
 }
 
 Status NetBench::open_wires() {
-  const std::int64_t most =
-      options_.sizes.empty() ? kDefaultSizes.back()
-                             : *std::max_element(options_.sizes.begin(), options_.sizes.end());
+  const std::int64_t most = options_.sizes.empty()
+                                ? kDefaultSizes.back()
+                                : *std::max_element(options_.sizes.begin(), options_.sizes.end());
   const WireOptions wire_options = {.bytes = wire_bytes(most), .timeout = options_.timeout};
   EP_TRY_ASSIGN(auto tcp, make_tcp_wire(scope_.bootstrap, wire_options));
   wires_.push_back(std::move(tcp));
 
   EP_TRY_ASSIGN(auto plain, open_transport(!options_.unordered));
   result_.is_ordered = plain->traits().order == fabric::ArrivalOrder::kOrdered;
-  EP_TRY_ASSIGN(auto writes,
-                make_transport_wire(scope_.bootstrap, std::move(plain), wire_options));
+  EP_TRY_ASSIGN(auto writes, make_transport_wire(scope_.bootstrap, std::move(plain), wire_options));
   wires_.push_back(std::move(writes));
 
   if (result_.is_ordered) {
@@ -272,11 +270,10 @@ void print_net(const NetResult& result, std::ostream& out) {
     std::array<char, 192> line{};
     std::snprintf(line.data(), line.size(),
                   "%12s %-14s %12.2f %7.2f %9.3f %7.2f %8.1f %20.3f %7.2f %6.1f%%\n",
-                  with_commas(figure.bytes).c_str(), figure.wire.c_str(),
-                  figure.half_round_trip_us, figure.half_round_trip_us / raw.half_round_trip_us,
-                  figure.gbps(), raw.message_us / figure.message_us,
-                  figure.messages_per_second() * 1e-3, figure.announced_gbps(),
-                  raw.announced_message_us / figure.announced_message_us,
+                  with_commas(figure.bytes).c_str(), figure.wire.c_str(), figure.half_round_trip_us,
+                  figure.half_round_trip_us / raw.half_round_trip_us, figure.gbps(),
+                  raw.message_us / figure.message_us, figure.messages_per_second() * 1e-3,
+                  figure.announced_gbps(), raw.announced_message_us / figure.announced_message_us,
                   100 * figure.announcement_cost());
     out << line.data();
   }

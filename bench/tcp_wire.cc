@@ -90,9 +90,8 @@ class TcpWire final : public Wire {
   std::span<std::byte> target() override { return target_; }
 
   Status send(const Message& message) override {
-    std::span<const std::byte> left =
-        std::span(source_).subspan(static_cast<std::size_t>(message.offset),
-                                   static_cast<std::size_t>(message.bytes));
+    std::span<const std::byte> left = std::span(source_).subspan(
+        static_cast<std::size_t>(message.offset), static_cast<std::size_t>(message.bytes));
     Idler idler(base::Deadline::after(timeout_));
     while (!left.empty()) {
       const ssize_t sent = ::send(fd_.get(), left.data(), left.size(), MSG_NOSIGNAL);
@@ -106,9 +105,8 @@ class TcpWire final : public Wire {
     Idler idler(base::Deadline::after(timeout_));
     for (int i = 0; i < stream.num; ++i) {
       const Message message = stream.message(i);
-      std::span<std::byte> left =
-          std::span(target_).subspan(static_cast<std::size_t>(message.offset),
-                                     static_cast<std::size_t>(message.bytes));
+      std::span<std::byte> left = std::span(target_).subspan(
+          static_cast<std::size_t>(message.offset), static_cast<std::size_t>(message.bytes));
       while (!left.empty()) {
         const ssize_t got = ::recv(fd_.get(), left.data(), left.size(), 0);
         if (got == 0) return Status(Errc::kPeerTimeout, "net: the other rank hung up");

@@ -35,11 +35,10 @@ class TransportWire final : public Wire {
   std::span<std::byte> target() override { return std::span(memory_).last(half_); }
 
   Status send(const Message& message) override {
-    fabric::WriteOp op = {
-        .peer = peer_,
-        .src = {window_, message.offset},
-        .dst = {window_, static_cast<std::int64_t>(half_) + message.offset},
-        .bytes = message.bytes};
+    fabric::WriteOp op = {.peer = peer_,
+                          .src = {window_, message.offset},
+                          .dst = {window_, static_cast<std::int64_t>(half_) + message.offset},
+                          .bytes = message.bytes};
     if (message.is_announced) op.immediate = 1;
     Idler idler(base::Deadline::after(timeout_));
     while (true) {

@@ -8,7 +8,8 @@
 namespace ep::bench {
 
 int Stream::num_places() const {
-  const std::int64_t fitting = std::max<std::int64_t>(kSpanBytes / std::max(stride(), kAlignment), 1);
+  const std::int64_t fitting =
+      std::max<std::int64_t>(kSpanBytes / std::max(stride(), kAlignment), 1);
   return static_cast<int>(std::min<std::int64_t>(fitting, num));
 }
 

@@ -32,10 +32,9 @@ bool run_ip(const std::string& arguments) {
 class TwoHosts {
  public:
   TwoHosts() {
-    has_all_ = ::geteuid() == 0 && run_ip("netns add " + name(0)) &&
-               run_ip("netns add " + name(1)) &&
-               run_ip("link add veth0 netns " + name(0) + " type veth peer name veth0 netns " +
-                      name(1));
+    has_all_ =
+        ::geteuid() == 0 && run_ip("netns add " + name(0)) && run_ip("netns add " + name(1)) &&
+        run_ip("link add veth0 netns " + name(0) + " type veth peer name veth0 netns " + name(1));
     for (int host = 0; host < 2 && has_all_; ++host) {
       has_all_ = run_ip("-n " + name(host) + " addr add " + address(host) + "/24 dev veth0") &&
                  run_ip("-n " + name(host) + " link set veth0 up") &&
@@ -144,8 +143,8 @@ TEST_F(OfiNamespaces, ACutCableIsSilenceUntilItIsMended) {
         int num_posted = 0;
         const base::Deadline deadline = base::Deadline::after(milliseconds(500));
         while (!deadline.expired()) {
-          const Posted posted = net.transport().write(TestNet::op_of(
-              {.peer = 1 - rank.rank(), .bytes = 60'000, .immediate = 2}));
+          const Posted posted = net.transport().write(
+              TestNet::op_of({.peer = 1 - rank.rank(), .bytes = 60'000, .immediate = 2}));
           num_posted += posted == Posted::kYes ? 1 : 0;
           net.poll_once();
           net.transport().sleep(0, milliseconds(1));

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <map>
 #include <set>
@@ -286,6 +287,40 @@ TEST(OfiTransport, WakesWhenSomethingArrives) {
   });
 }
 
+/// Writes to the peer and hears from it, `num_writes` times, in one context. What went wrong.
+std::string run_context(fabric::Transport& transport, int context, int num_writes) {
+  const base::Deadline deadline = test_deadline();
+  const auto immediate_of = [context](int number) {
+    return static_cast<std::uint32_t>(context << 24 | number);
+  };
+  int num_posted = 0;
+  int num_done = 0;
+  int num_arrived = 0;
+  while (num_arrived < num_writes || num_done < num_writes) {
+    if (deadline.expired()) return "late";
+    if (num_posted < num_writes) {
+      const Posted posted = transport.write({.peer = 1 - transport.rank(),
+                                             .context = context,
+                                             .src = {0, context * 64},
+                                             .dst = {0, context * 64 + 8},
+                                             .bytes = 8,
+                                             .immediate = immediate_of(num_posted)});
+      if (posted == Posted::kFailed) return transport.failure(context).to_string();
+      num_posted += posted == Posted::kYes ? 1 : 0;
+    }
+    std::array<NetEvent, 16> events;
+    const int num = transport.poll(context, events);
+    for (const NetEvent& event : std::span(events).first(static_cast<std::size_t>(num))) {
+      num_done += event.kind == Kind::kSourceFree ? 1 : 0;
+      if (event.kind != Kind::kArrival) continue;
+      if (event.immediate != immediate_of(num_arrived)) return "an immediate out of order";
+      ++num_arrived;
+    }
+    if (num == 0) std::this_thread::yield();
+  }
+  return {};
+}
+
 TEST(OfiTransport, ContextsServeThreadsOfTheirOwn) {
   constexpr int kContexts = 3;
   const int num_writes = scaled_rounds(500, 20'000);
@@ -294,44 +329,14 @@ TEST(OfiTransport, ContextsServeThreadsOfTheirOwn) {
   check_ranks({.num_ranks = 2}, [&](RankContext& rank) {
     auto net = TestNet::make(rank.bootstrap(), config, kContexts * 64);
     if (!rank.expect_ok(net.status(), "make")) return;
-    fabric::Transport& transport = (*net)->transport();
     std::array<std::string, kContexts> findings;
-    const auto run = [&](int context) {
-      const base::Deadline deadline = test_deadline();
-      int num_posted = 0, num_done = 0, num_arrived = 0;
-      while (num_arrived < num_writes || num_done < num_writes) {
-        if (deadline.expired()) return std::string("late");
-        if (num_posted < num_writes) {
-          const Posted posted = transport.write(
-              {.peer = 1 - rank.rank(),
-               .context = context,
-               .src = {0, context * 64},
-               .dst = {0, context * 64 + 8},
-               .bytes = 8,
-               .immediate = static_cast<std::uint32_t>(context << 24 | num_posted)});
-          num_posted += posted == Posted::kYes ? 1 : 0;
-          if (posted == Posted::kFailed) return transport.failure(context).to_string();
-        }
-        std::array<NetEvent, 16> events;
-        const int num = transport.poll(context, events);
-        for (int i = 0; i < num; ++i) {
-          const NetEvent& event = events[static_cast<std::size_t>(i)];
-          num_done += event.kind == Kind::kSourceFree ? 1 : 0;
-          if (event.kind != Kind::kArrival) continue;
-          if (event.immediate != static_cast<std::uint32_t>(context << 24 | num_arrived)) {
-            return "immediate " + std::to_string(event.immediate);
-          }
-          ++num_arrived;
-        }
-        if (num == 0) std::this_thread::yield();
-      }
-      return std::string();
-    };
     {
       std::vector<std::jthread> threads;
       for (int context = 0; context < kContexts; ++context) {
-        threads.emplace_back(
-            [&, context] { findings[static_cast<std::size_t>(context)] = run(context); });
+        threads.emplace_back([&, context] {
+          findings[static_cast<std::size_t>(context)] =
+              run_context((*net)->transport(), context, num_writes);
+        });
       }
     }
     for (const std::string& finding : findings) rank.expect_nothing(finding, "a context");

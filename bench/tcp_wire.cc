@@ -103,17 +103,7 @@ class TcpWire final : public Wire {
 
   Status receive(const Stream& stream) override {
     Idler idler(base::Deadline::after(timeout_));
-    for (int i = 0; i < stream.num; ++i) {
-      const Message message = stream.message(i);
-      std::span<std::byte> left = std::span(target_).subspan(
-          static_cast<std::size_t>(message.offset), static_cast<std::size_t>(message.bytes));
-      while (!left.empty()) {
-        const ssize_t got = ::recv(fd_.get(), left.data(), left.size(), 0);
-        if (got == 0) return Status(Errc::kPeerTimeout, "net: the other rank hung up");
-        EP_TRY(check(got, "net: recv", idler));
-        if (got > 0) left = left.subspan(static_cast<std::size_t>(got));
-      }
-    }
+    for (int i = 0; i < stream.num; ++i) EP_TRY(receive_one(stream.message(i), idler));
     return Status();
   }
 
@@ -121,6 +111,18 @@ class TcpWire final : public Wire {
   Status flush() override { return Status(); }
 
  private:
+  Status receive_one(const Message& message, Idler& idler) {
+    std::span<std::byte> left = std::span(target_).subspan(static_cast<std::size_t>(message.offset),
+                                                           static_cast<std::size_t>(message.bytes));
+    while (!left.empty()) {
+      const ssize_t got = ::recv(fd_.get(), left.data(), left.size(), 0);
+      if (got == 0) return Status(Errc::kPeerTimeout, "net: the other rank hung up");
+      EP_TRY(check(got, "net: recv", idler));
+      if (got > 0) left = left.subspan(static_cast<std::size_t>(got));
+    }
+    return Status();
+  }
+
   static Status check(ssize_t result, const char* what, Idler& idler) {
     if (result >= 0) idler.reset();
     if (result >= 0 || errno == EINTR) return Status();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks meet: each opens its endpoints, all learn of all, and test what they have.
+#include "base/blocked_signals.h"
 #include "base/check.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -41,6 +42,8 @@ Result<Opened> open_own(const Bootstrap& bootstrap, const OfiConfig& config) {
   ProviderWish wish = {.provider = config.provider, .interface = config.interface};
   if (!wish.provider) wish.provider = base::env_text(base::EnvVar::kNetProvider);
   if (!wish.interface) wish.interface = base::env_text(base::EnvVar::kNetInterface);
+  // Some providers start threads.
+  const base::BlockedSignals blocked;
   EP_TRY_ASSIGN(const OfiLibrary library, open_ofi_library());
   EP_TRY_ASSIGN(InfoPtr info, find_provider(library, wish));
   Opened opened;

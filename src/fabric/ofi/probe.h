@@ -15,7 +15,7 @@
 namespace ep::fabric {
 
 /// What the test needs of memory.
-inline constexpr std::int64_t kProbeBytes = (2 * 256 + 1) * 4096;
+inline constexpr std::int64_t kProbeBytes = std::int64_t{2 * 256 + 1} * 4096;
 
 /// In a larger group a rank meets only its neighbours, and the others when it first needs them.
 inline constexpr int kMaxMetRanks = 64;

@@ -125,7 +125,8 @@ InfoPtr make_hints(const OfiLibrary& library) {
   InfoPtr hints(library.dupinfo(nullptr), FreeInfo{library.freeinfo});
   if (hints == nullptr) return hints;
   hints->caps = FI_RMA | FI_MSG | FI_WRITE | FI_REMOTE_WRITE | FI_READ | FI_REMOTE_READ | FI_SOURCE;
-  hints->mode = FI_CONTEXT | FI_CONTEXT2 | FI_RX_CQ_DATA;
+  // Not FI_RX_CQ_DATA: then every immediate would take a posted receive.
+  hints->mode = FI_CONTEXT | FI_CONTEXT2;
   hints->ep_attr->type = FI_EP_RDM;
   hints->domain_attr->mr_mode =
       FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;

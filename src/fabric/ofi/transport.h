@@ -2,6 +2,7 @@
 // The Transport over libfabric: endpoints, windows, and the checks in front of them.
 #pragma once
 
+#include "base/check.h"
 #include "fabric/net/transport.h"
 #include "fabric/ofi/description.h"
 #include "fabric/ofi/endpoint.h"
@@ -54,9 +55,7 @@ class OfiTransport final : public Transport {
   void sleep(int context, std::chrono::milliseconds at_most) override {
     endpoint(context).sleep(at_most);
   }
-  Status failure(int context) const override {
-    return endpoints_[static_cast<std::size_t>(context)]->failure();
-  }
+  Status failure(int context) const override { return endpoint(context).failure(); }
 
  private:
   /// One access: a range here and the same number of bytes there.
@@ -72,7 +71,10 @@ class OfiTransport final : public Transport {
   OfiTransport(const OfiLibrary& library, InfoPtr info, const Opening& opening);
   Status open_objects(const Opening& opening);
 
-  Endpoint& endpoint(int context) { return *endpoints_[static_cast<std::size_t>(context)]; }
+  Endpoint& endpoint(int context) const {
+    EP_CHECK(context >= 0 && static_cast<std::size_t>(context) < endpoints_.size());
+    return *endpoints_[static_cast<std::size_t>(context)];
+  }
   const WindowDescription* find_peer_window(int peer, WindowId window) const;
   Status check(const Access& access) const;
   RmaOp resolve(const Access& access) const;

@@ -30,6 +30,17 @@ using std::chrono::milliseconds;
 /// Of the descriptions of endpoints.
 constexpr int kFirstCall = 0;
 
+class OfiFault : public testing::Test {
+ protected:
+  /// The first transport of a process takes long: libfabric looks for providers.
+  static void SetUpTestSuite() {
+    check_ranks({.num_ranks = 1}, [](RankContext& rank) {
+      const auto made = make_ofi_transport(rank.bootstrap(), loopback_config(), test_deadline());
+      rank.expect_ok(made.status(), "make");
+    });
+  }
+};
+
 /// make_ofi_transport on two ranks; `config_of` may differ by rank.
 void expect_failure(const std::function<OfiConfig(int)>& config_of,
                     const std::function<void(RankContext&, const Status&)>& check) {
@@ -48,7 +59,7 @@ void expect_words(RankContext& rank,
   }
 }
 
-TEST(OfiFault, AWrongProviderIsNamedWithThoseThatExist) {
+TEST_F(OfiFault, AWrongProviderIsNamedWithThoseThatExist) {
   expect_failure(
       [](int) {
         OfiConfig config;
@@ -61,7 +72,7 @@ TEST(OfiFault, AWrongProviderIsNamedWithThoseThatExist) {
       });
 }
 
-TEST(OfiFault, AWrongInterfaceIsNamedWithThoseThatExist) {
+TEST_F(OfiFault, AWrongInterfaceIsNamedWithThoseThatExist) {
   expect_failure(
       [](int) {
         OfiConfig config;
@@ -74,7 +85,7 @@ TEST(OfiFault, AWrongInterfaceIsNamedWithThoseThatExist) {
       });
 }
 
-TEST(OfiFault, OneRankWithoutEndpointsTellsTheOthers) {
+TEST_F(OfiFault, OneRankWithoutEndpointsTellsTheOthers) {
   expect_failure(
       [](int rank) {
         OfiConfig config = loopback_config();
@@ -88,7 +99,7 @@ TEST(OfiFault, OneRankWithoutEndpointsTellsTheOthers) {
       });
 }
 
-TEST(OfiFault, RanksThatDifferAreRefused) {
+TEST_F(OfiFault, RanksThatDifferAreRefused) {
   expect_failure(
       [](int rank) {
         OfiConfig config = loopback_config();
@@ -102,7 +113,7 @@ TEST(OfiFault, RanksThatDifferAreRefused) {
       });
 }
 
-TEST(OfiFault, TooManyContextsAreRefused) {
+TEST_F(OfiFault, TooManyContextsAreRefused) {
   for (int num_contexts : {-1, 0, fabric::kMaxOfiContexts + 1}) {
     expect_failure(
         [num_contexts](int) {
@@ -116,46 +127,44 @@ TEST(OfiFault, TooManyContextsAreRefused) {
   }
 }
 
-/// Rank 0 sees what `tamper` makes of what rank 1 said first.
+/// Each rank sees what `tamper` makes of what the other one said first.
 void with_tampered_peer(const std::function<void(Bootstrap::Bytes&)>& tamper,
                         milliseconds patience,
-                        const std::function<void(RankContext&, const Status&)>& check_rank_0) {
+                        const std::function<void(RankContext&, const Status&)>& check) {
   check_ranks({.num_ranks = 2}, [&](RankContext& rank) {
+    const int peer = 1 - rank.rank();
     TamperingBootstrap bootstrap(rank.bootstrap(), [&](int call, auto& contributions) {
-      if (call == kFirstCall && rank.rank() == 0) tamper(contributions[1]);
+      if (call == kFirstCall) tamper(contributions[static_cast<std::size_t>(peer)]);
     });
     const auto made =
         make_ofi_transport(bootstrap, loopback_config(), base::Deadline::after(patience));
     if (!rank.expect(!made.ok(), "there must be no transport")) return;
-    if (rank.rank() == 0) {
-      rank.expect(made.status().peer() == 1, "rank 1 is to blame: " + made.status().to_string());
-      check_rank_0(rank, made.status());
-    }
+    rank.expect(made.status().peer() == peer, "whom to blame: " + made.status().to_string());
+    check(rank, made.status());
   });
 }
 
-/// Both ends of a start that cannot succeed wait that long.
-constexpr milliseconds kShortPatience{400};
-
-TEST(OfiFault, APeerOfAnotherVersionIsRefused) {
+TEST_F(OfiFault, APeerOfAnotherVersionIsRefused) {
   const std::size_t version_at = 4;
-  with_tampered_peer([&](Bootstrap::Bytes& bytes) { bytes[version_at] = std::byte{9}; },
-                     kShortPatience,
+  with_tampered_peer([&](Bootstrap::Bytes& bytes) { bytes[version_at] = std::byte{9}; }, kPatience,
                      [](RankContext& rank, const Status& status) {
                        rank.expect(status.code() == Errc::kUnsupported, status.to_string());
                        expect_words(rank, status, {"version 9", "version 1"});
                      });
 }
 
-TEST(OfiFault, ATruncatedDescriptionIsRefused) {
+TEST_F(OfiFault, ATruncatedDescriptionIsRefused) {
   for (std::size_t cut : {std::size_t{1}, std::size_t{17}}) {
     with_tampered_peer([&](Bootstrap::Bytes& bytes) { bytes.resize(bytes.size() - cut); },
-                       kShortPatience,
+                       kPatience,
                        [](RankContext& rank, const Status& status) {
                          rank.expect(status.code() == Errc::kFabric, status.to_string());
                        });
   }
 }
+
+/// A start that cannot succeed waits that long; all that is needed takes a few milliseconds.
+constexpr milliseconds kShortPatience{1500};
 
 /// A port of this host on which nobody listens.
 class ClosedPort {
@@ -185,18 +194,19 @@ void set_port(Bootstrap::Bytes& bytes, std::uint16_t network_order) {
   std::memcpy(bytes.data() + at, &network_order, sizeof(network_order));
 }
 
-TEST(OfiFault, AnAddressThatDoesNotAnswerIsNamedAtTheDeadline) {
+TEST_F(OfiFault, AnAddressThatDoesNotAnswerIsNamedAtTheDeadline) {
   const ClosedPort port;
   with_tampered_peer(
       [&](Bootstrap::Bytes& bytes) { set_port(bytes, port.network_order()); }, kShortPatience,
       [&](RankContext& rank, const Status& status) {
         rank.expect(status.code() == Errc::kPeerTimeout, status.to_string());
-        const std::string text = "127.0.0.1:" + std::to_string(ntohs(port.network_order()));
-        expect_words(rank, status, {text.c_str(), "EP_NET_INTERFACE", "rank 1"});
+        const std::string address = "127.0.0.1:" + std::to_string(ntohs(port.network_order()));
+        const std::string peer = "rank " + std::to_string(1 - rank.rank());
+        expect_words(rank, status, {address.c_str(), "EP_NET_INTERFACE", peer.c_str()});
       });
 }
 
-TEST(OfiFault, APeerThatNeverCallsIsNamedAtTheDeadline) {
+TEST_F(OfiFault, APeerThatNeverCallsIsNamedAtTheDeadline) {
   check_ranks({.num_ranks = 2}, [](RankContext& rank) {
     if (rank.rank() == 1) return;
     const auto made = make_ofi_transport(rank.bootstrap(), loopback_config(),
@@ -208,7 +218,7 @@ TEST(OfiFault, APeerThatNeverCallsIsNamedAtTheDeadline) {
 }
 
 /// 1.17's rxm reports wrong sources; later ones may have learnt it.
-TEST(OfiFault, AProviderWithWrongSourcesIsRefusedByItsName) {
+TEST_F(OfiFault, AProviderWithWrongSourcesIsRefusedByItsName) {
   OfiConfig config = loopback_config();
   config.provider = "tcp;ofi_rxm";
   check_ranks({.num_ranks = 2}, [&](RankContext& rank) {
@@ -242,7 +252,7 @@ void send_garbage(std::uint16_t network_order_port) {
   ::close(fd);
 }
 
-TEST(OfiFault, AStrangerOnThePortDisturbsNobody) {
+TEST_F(OfiFault, AStrangerOnThePortDisturbsNobody) {
   check_ranks({.num_ranks = 2}, [](RankContext& rank) {
     std::uint16_t port = 0;
     TamperingBootstrap bootstrap(rank.bootstrap(), [&](int call, auto& contributions) {
@@ -301,7 +311,7 @@ void with_killed_peer(milliseconds delay,
   for (const std::string& failure : reports[0].failures) ADD_FAILURE() << failure;
 }
 
-TEST(OfiFault, WritesInFlightToAKilledPeerFail) {
+TEST_F(OfiFault, WritesInFlightToAKilledPeerFail) {
   constexpr std::int64_t kBytes = 1 << 20;  // many of them: more than sockets hold
   with_killed_peer(milliseconds(200), kBytes, [](RankContext& rank, TestNet& net) {
     const int num_posted = 1 + write_until_refused(net, kBytes, kPatience);
@@ -322,7 +332,7 @@ TEST(OfiFault, WritesInFlightToAKilledPeerFail) {
 
 /// The network says nothing about a peer that dies while nothing is on its way: that is for
 /// whoever watches over liveness. It must neither hang nor crash.
-TEST(OfiFault, AnIdleNetworkOutlivesAKilledPeer) {
+TEST_F(OfiFault, AnIdleNetworkOutlivesAKilledPeer) {
   with_killed_peer(milliseconds(0), 64, [](RankContext& /*rank*/, TestNet& net) {
     net.transport().sleep(0, milliseconds(100));
     write_until_refused(net, 8, milliseconds(300));

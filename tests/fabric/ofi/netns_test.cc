@@ -124,7 +124,7 @@ TEST_F(OfiNamespaces, LoopbackReachesNobodyAndThatIsSaid) {
   check_ranks({.num_ranks = 2, .launch = Launch::kForks}, [&](RankContext& rank) {
     rank.expect(TwoHosts::enter(names[static_cast<std::size_t>(rank.rank())]), "enter");
     const auto made = make_ofi_transport(rank.bootstrap(), loopback_config(),
-                                         base::Deadline::after(milliseconds(1000)));
+                                         base::Deadline::after(milliseconds(4000)));
     rank.expect(!made.ok() && made.status().code() == Errc::kPeerTimeout, "must time out");
     rank.expect(made.status().message().find("EP_NET_INTERFACE") != std::string::npos,
                 made.status().message());

@@ -15,19 +15,22 @@
 
 namespace ep::bench {
 
-/// Of one wire and size; medians over the rounds.
+/// Of one wire and size; medians over the rounds. Ratios are medians of the rounds' ratios, whose
+/// both sides saw the machine at nearly the same time.
 struct NetFigure {
-  std::string wire;  ///< raw_tcp, transport
+  std::string wire;  ///< raw_tcp, transport, put_ordered, put_unordered
   std::int64_t bytes = 0;
   double half_round_trip_us = 0;
   double message_us = 0;            ///< in a stream where only the last message is announced
   double announced_message_us = 0;  ///< in a stream where each one is
+  double half_round_trip_over_raw = 1;
+  double rate_over_raw = 1;
+  double announced_rate_over_raw = 1;
+  double announcement_cost = 0;  ///< more time per message if each is announced: 0.1 is 10 %
 
   double gbps() const;
   double announced_gbps() const;
   double messages_per_second() const;
-  /// How much longer a message takes if each is announced: 0.1 is 10 %.
-  double announcement_cost() const { return announced_message_us / message_us - 1; }
 };
 
 struct NetResult {

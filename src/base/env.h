@@ -28,6 +28,7 @@ enum class EnvVar : std::uint8_t {
   kRxmNumConnections,
   kTestScale,
   kTestBackend,
+  kTestLsaSize,
   kTorchRank,
   kTorchWorldSize,
   kTorchLocalWorldSize,

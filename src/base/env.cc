@@ -27,6 +27,8 @@ constexpr std::array kTable = {
     EnvSpec{EnvVar::kCookie, "EP_COOKIE", "secret that all ranks share; required across hosts"},
     EnvSpec{EnvVar::kJobId, "EP_JOB_ID", "tells jobs of one user apart; default: the launcher's"},
     EnvSpec{EnvVar::kTestScale, "EP_TEST_SCALE", "factor on the rounds of tests; default 1"},
+    EnvSpec{EnvVar::kTestSeed, "EP_TEST_SEED",
+            "the one seed that tests of many seeds run: replays a failure; default: all"},
     EnvSpec{EnvVar::kTestBackend, "EP_TEST_BACKEND",
             "where the tests of operations run: host, cuda; default host"},
     EnvSpec{EnvVar::kTorchRank, "RANK", "torchrun: rank"},

@@ -24,6 +24,7 @@ enum class EnvVar : std::uint8_t {
   kCookie,
   kJobId,
   kTestScale,
+  kTestSeed,
   kTestBackend,
   kTorchRank,
   kTorchWorldSize,

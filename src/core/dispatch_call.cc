@@ -268,6 +268,7 @@ intranode::DispatchParams DispatchCall::base_params() const {
   params.topk_idx = strided_input(input.topk_idx);
   params.is_fresh = is_fresh();
   params.idx_bytes = size_of(routing_->spec().idx_dtype);
+  params.input_idx_bytes = params.idx_bytes;
   params.topk_weights = strided_input(input.topk_weights);
   params.has_weights = !input.topk_weights.is_null();
   params.has_records = !is_backward() && !routing_->has_expert_rows();

@@ -85,6 +85,8 @@ primitives::OpParams GroupState::op_params() const {
   for (int peer = 0; peer < std::min(num_ranks(), primitives::OpParams::kNumBases); ++peer)
     params.bases[peer] = arena_->base(peer, 0);
   params.gone_flags = view.gone_flags;
+  params.board = params.own;
+  params.num_peers = num_ranks();
   params.layout = layout_;
   params.rank = rank();
   params.timeout_ns = timeout_ns_;

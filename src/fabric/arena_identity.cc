@@ -81,20 +81,45 @@ std::string text_of_handles(const std::vector<ArenaIdentity>& identities) {
          list_ranks(lacking);
 }
 
-Status check_hosts(const std::vector<ArenaIdentity>& identities) {
-  const ArenaIdentity& first = identities[0];
-  if (const auto ranks = ranks_that_differ(identities, &ArenaIdentity::host); !ranks.empty()) {
-    const ArenaIdentity& other = identities[static_cast<std::size_t>(ranks[0])];
-    return Status(Errc::kUnsupported,
-                  "arena: on another host (or in other namespaces) than rank 0: rank " +
-                      list_ranks(ranks) + "; rank 0 on " + first.host_name + ", rank " +
-                      std::to_string(ranks[0]) + " on " + other.host_name +
-                      text_of_handles(identities));
+/// Ranks of the node of `first` whose `field` differs from that one's.
+template <class Field>
+std::vector<int> ranks_that_differ_on_node(const std::vector<ArenaIdentity>& identities,
+                                           std::size_t first,
+                                           Field field) {
+  std::vector<int> ranks;
+  for (std::size_t rank = first + 1; rank < identities.size(); ++rank) {
+    const bool is_same_node = identities[rank].node == identities[first].node;
+    if (is_same_node &&
+        std::invoke(field, identities[rank]) != std::invoke(field, identities[first]))
+      ranks.push_back(static_cast<int>(rank));
   }
-  const auto ranks = ranks_that_differ(identities, &ArenaIdentity::uid);
+  return ranks;
+}
+
+Status check_host_of_node(const std::vector<ArenaIdentity>& identities, std::size_t first_rank) {
+  const ArenaIdentity& first = identities[first_rank];
+  const std::string first_text = "rank " + std::to_string(first_rank);
+  if (const auto ranks = ranks_that_differ_on_node(identities, first_rank, &ArenaIdentity::host);
+      !ranks.empty()) {
+    const ArenaIdentity& other = identities[static_cast<std::size_t>(ranks[0])];
+    return Status(Errc::kUnsupported, "arena: on another host (or in other namespaces) than " +
+                                          first_text + ": rank " + list_ranks(ranks) + "; " +
+                                          first_text + " on " + first.host_name + ", rank " +
+                                          std::to_string(ranks[0]) + " on " + other.host_name +
+                                          text_of_handles(identities));
+  }
+  const auto ranks = ranks_that_differ_on_node(identities, first_rank, &ArenaIdentity::uid);
   if (ranks.empty()) return Status();
-  return Status(Errc::kUnsupported, "arena: of another user than rank 0 (uid " +
+  return Status(Errc::kUnsupported, "arena: of another user than " + first_text + " (uid " +
                                         std::to_string(first.uid) + "): rank " + list_ranks(ranks));
+}
+
+Status check_hosts(const std::vector<ArenaIdentity>& identities) {
+  for (std::size_t rank = 0; rank < identities.size(); ++rank) {
+    if (rank == 0 || identities[rank].node != identities[rank - 1].node)
+      EP_TRY(check_host_of_node(identities, rank));
+  }
+  return Status();
 }
 
 Status check_control_bytes(const std::vector<ArenaIdentity>& identities) {
@@ -129,6 +154,7 @@ Status check_reach(const std::vector<ArenaIdentity>& identities) {
     for (std::size_t peer = 0; peer < rank; ++peer) {
       const DeviceIdentity& mine = identities[rank].device;
       const DeviceIdentity& theirs = identities[peer].device;
+      if (identities[rank].node != identities[peer].node) continue;
       if (mine.can_reach(theirs) && theirs.can_reach(mine)) continue;
       return Status(Errc::kUnsupported, "arena: no P2P with atomics between rank " +
                                             std::to_string(peer) + " on " + name_of(theirs) +
@@ -191,7 +217,8 @@ std::string name_of(const DeviceIdentity& device) {
 
 ArenaIdentity make_identity(std::string socket_name,
                             std::int64_t control_bytes,
-                            DeviceIdentity device) {
+                            DeviceIdentity device,
+                            int node) {
   ArenaIdentity identity;
   identity.host = host_identity();
   identity.host_name = local_host_name();
@@ -201,6 +228,7 @@ ArenaIdentity make_identity(std::string socket_name,
   fill_random(identity.token);
   identity.socket_name = std::move(socket_name);
   identity.control_bytes = control_bytes;
+  identity.node = node;
   identity.device = std::move(device);
   return identity;
 }
@@ -214,7 +242,8 @@ Bootstrap::Bytes encode_identity(const ArenaIdentity& identity) {
       .put(identity.process)
       .put_bytes(identity.token)
       .put_text(identity.socket_name)
-      .put(identity.control_bytes);
+      .put(identity.control_bytes)
+      .put(identity.node);
   encode_device(identity.device, writer);
   return writer.take();
 }
@@ -230,6 +259,7 @@ Result<ArenaIdentity> decode_identity(std::span<const std::byte> bytes) {
   const std::span<const std::byte> token = reader.get_bytes(identity.token.size());
   identity.socket_name = reader.get_text(kMaxTextBytes);
   identity.control_bytes = reader.get<std::int64_t>();
+  identity.node = reader.get<std::int32_t>();
   const bool is_valid = decode_device(reader, identity.device);
   if (!is_valid || !reader.is_complete()) return Status(Errc::kFabric, "arena: malformed identity");
   std::copy(token.begin(), token.end(), identity.token.begin());

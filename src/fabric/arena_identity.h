@@ -50,6 +50,8 @@ struct ArenaIdentity {
   /// Abstract name of the listening socket, without the leading 0 byte.
   std::string socket_name;
   std::int64_t control_bytes = 0;
+  /// Ranks share memory with those of their node.
+  std::int32_t node = 0;
   DeviceIdentity device;
 
   bool is_same_process(const ArenaIdentity& other) const {
@@ -60,16 +62,17 @@ struct ArenaIdentity {
 /// Of this process, with a new token.
 ArenaIdentity make_identity(std::string socket_name,
                             std::int64_t control_bytes,
-                            DeviceIdentity device = {});
+                            DeviceIdentity device = {},
+                            int node = 0);
 
 Bootstrap::Bytes encode_identity(const ArenaIdentity& identity);
 /// Errors: kFabric.
 Result<ArenaIdentity> decode_identity(std::span<const std::byte> bytes);
 
 /// The same answer on every rank. Errors: kUnsupported naming ranks of other hosts or users than
-/// rank 0's, on GPUs also those without FABRIC handles; or two ranks whose devices do not reach
-/// each other; kInvalidArgument for a control size that differs or is not positive, or another kind
-/// of memory than rank 0's.
+/// the first of their node, on GPUs also those without FABRIC handles; or two ranks of a node whose
+/// devices do not reach each other; kInvalidArgument for a control size that differs or is not
+/// positive, or another kind of memory than rank 0's.
 Status check_identities(const std::vector<ArenaIdentity>& identities);
 
 /// The same answer on every rank: FABRIC handles where all ranks have them.

@@ -73,6 +73,10 @@ class MeshBuilder {
   bool advance(base::UniqueFd& candidate);
   std::vector<int> missing_ranks() const;
 
+  /// Of the node of this rank.
+  bool is_near(int peer) const {
+    return identities_[static_cast<std::size_t>(peer)].node == self().node;
+  }
   const ArenaIdentity& self() const { return identities_[static_cast<std::size_t>(rank_)]; }
   ArenaConnection& connection(int peer) { return connections_[static_cast<std::size_t>(peer)]; }
 
@@ -86,7 +90,9 @@ class MeshBuilder {
 };
 
 Result<std::vector<ArenaConnection>> MeshBuilder::build() {
-  for (int peer = 0; peer < rank_; ++peer) EP_TRY(connect(peer));
+  for (int peer = 0; peer < rank_; ++peer) {
+    if (is_near(peer)) EP_TRY(connect(peer));
+  }
   EP_TRY(accept_all());
   return std::move(connections_);
 }
@@ -136,8 +142,9 @@ Status MeshBuilder::connect(int peer) {
 std::vector<int> MeshBuilder::missing_ranks() const {
   std::vector<int> missing;
   for (std::size_t peer = 0; peer < connections_.size(); ++peer) {
-    const bool is_self = static_cast<int>(peer) == rank_;
-    if (!is_self && !connections_[peer].socket.is_open()) missing.push_back(static_cast<int>(peer));
+    const bool is_expected = static_cast<int>(peer) != rank_ && is_near(static_cast<int>(peer));
+    if (is_expected && !connections_[peer].socket.is_open())
+      missing.push_back(static_cast<int>(peer));
   }
   return missing;
 }
@@ -191,7 +198,7 @@ bool MeshBuilder::advance(base::UniqueFd& candidate) {
   if (!received.ok() || received->state != ReceiveState::kMessage) return true;
   const ArenaMessage& hello = received->message;
   const bool is_right = hello.kind == ArenaMessageKind::kHello && hello.rank > rank_ &&
-                        hello.rank < static_cast<int>(identities_.size()) &&
+                        hello.rank < static_cast<int>(identities_.size()) && is_near(hello.rank) &&
                         equal_in_constant_time(hello.token, self().token);
   if (!is_right) return true;
   const ArenaIdentity& identity = identities_[static_cast<std::size_t>(hello.rank)];

@@ -30,10 +30,10 @@ struct ArenaConnection {
   base::UniqueFd process;
 };
 
-/// Connects to the lower ranks and is connected to by the higher ones. A connection from another
-/// user, from a process that no rank announced, or without the right token is closed and nothing
-/// else. Errors: kPeerTimeout naming the ranks that did not come; kFabric where a listener belongs
-/// to another process.
+/// Connects to the lower ranks of the same node and is connected to by the higher ones. A
+/// connection from another user, from a process that no rank announced, or without the right token
+/// is closed and nothing else. Errors: kPeerTimeout naming the ranks that did not come; kFabric
+/// where a listener belongs to another process.
 Result<std::vector<ArenaConnection>> connect_arenas(const std::vector<ArenaIdentity>& identities,
                                                     int rank,
                                                     const ArenaListener& listener,

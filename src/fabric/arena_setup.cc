@@ -80,10 +80,12 @@ Result<std::unique_ptr<ArenaState>> create_arena_state(
     Bootstrap& bootstrap,
     Result<std::unique_ptr<SegmentMemory>> memory,
     std::int64_t control_bytes,
+    int node,
     base::Deadline deadline) {
   Result<ArenaListener> listener = open_arena_listener(bootstrap.num_ranks());
   EP_TRY(agree(bootstrap, memory.ok() ? listener.status() : memory.status(), deadline));
-  const ArenaIdentity self = make_identity(listener->name, control_bytes, (*memory)->device());
+  const ArenaIdentity self =
+      make_identity(listener->name, control_bytes, (*memory)->device(), node);
   EP_TRY_ASSIGN(std::vector<ArenaIdentity> identities,
                 exchange_identities(bootstrap, self, deadline));
   Result<std::unique_ptr<ArenaState>> state =

@@ -64,7 +64,7 @@ ArenaState::~ArenaState() {
 }
 
 Status ArenaState::start() {
-  if (num_ranks() == 1) return Status();
+  if (peers().empty()) return Status();
   stop_ = base::UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop_.is_open()) return base::errno_status("arena: eventfd", errno);
   const base::BlockedSignals blocked;
@@ -79,7 +79,7 @@ Status ArenaState::start() {
 std::vector<int> ArenaState::peers() const {
   std::vector<int> peers;
   for (int peer = 0; peer < num_ranks(); ++peer) {
-    if (peer != rank_) peers.push_back(peer);
+    if (peer != rank_ && is_near(peer)) peers.push_back(peer);
   }
   return peers;
 }
@@ -91,6 +91,17 @@ std::atomic<std::byte*>& ArenaState::entry(int peer, int segment) const {
 std::byte* ArenaState::base(int peer, int segment) const {
   EP_CHECK(peer >= 0 && peer < num_ranks() && segment >= 0 && segment < kMaxSegments);
   return entry(peer, segment).load(std::memory_order_acquire);  // [sync:segment-base]
+}
+
+void ArenaState::stand_in(int rank, std::byte* base) {
+  EP_CHECK(!is_near(rank));
+  entry(rank, 0).store(base, std::memory_order_release);  // [sync:segment-base]
+}
+
+void ArenaState::mark_remote_gone(int rank) {
+  EP_CHECK(!is_near(rank));
+  // [sync:gone] release: whatever of the rank has landed here.
+  memory_->gone_flags()[static_cast<std::size_t>(rank)].store(1, std::memory_order_release);
 }
 
 /// First where roles read it: what the host knows of, they know of.
@@ -281,7 +292,7 @@ void ArenaState::serve() {
     for (int peer = 0; peer < num_ranks(); ++peer) {
       const ArenaConnection& connection = connections_[static_cast<std::size_t>(peer)];
       // poll() skips negative descriptors.
-      const bool is_live = peer != rank_ && !is_gone(peer);
+      const bool is_live = peer != rank_ && is_near(peer) && !is_gone(peer);
       entries.push_back(
           {.fd = is_live ? connection.socket.get() : -1, .events = POLLIN, .revents = 0});
       entries.push_back(

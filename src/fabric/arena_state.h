@@ -47,6 +47,10 @@ class ArenaState {
   std::int64_t total_bytes() const;
   int num_segments() const;
 
+  // Ranks of other nodes: HostArena.
+  void stand_in(int rank, std::byte* base);
+  void mark_remote_gone(int rank);
+
   int rank() const { return rank_; }
   int num_ranks() const { return static_cast<int>(identities_.size()); }
   /// nullptr where not mapped.
@@ -89,11 +93,17 @@ class ArenaState {
   Status departed_failure() const;
 
   bool is_gone(int peer) const;
+  /// Of this rank's node.
+  bool is_near(int peer) const {
+    return identities_[static_cast<std::size_t>(peer)].node ==
+           identities_[static_cast<std::size_t>(rank_)].node;
+  }
   int socket_of(int peer) const {
     return connections_[static_cast<std::size_t>(peer)].socket.get();
   }
   std::shared_ptr<Mapping>& mapping(int peer, int segment);
   std::atomic<std::byte*>& entry(int peer, int segment) const;
+  /// The other ranks of the node.
   std::vector<int> peers() const;
   std::vector<int> peers_without_control() const;
 

@@ -18,9 +18,10 @@ EP_HOST_DEVICE void send_fields(G group,
                                 const Announcement& announcement,
                                 PlaceAt place_at) {
   constexpr int kNumFields = layout::Announced<Announcement>::kNumFields;
-  primitives::for_each_strided(group, op.num_ranks() * kNumFields, [&](std::int64_t i) {
+  primitives::for_each_strided(group, op.num_peers() * kNumFields, [&](std::int64_t i) {
     const int field = static_cast<int>(i) % kNumFields;
-    Exec::Memory::store_relaxed_sys(&place_at(static_cast<int>(i) / kNumFields)->fields[field],
+    const int peer = op.first_peer() + static_cast<int>(i) / kNumFields;
+    Exec::Memory::store_relaxed_sys(&place_at(peer)->fields[field],
                                     layout::tagged_word(op.tag(), announcement.fields[field]));
   });
 }
@@ -37,9 +38,9 @@ template <primitives::Executor Exec, primitives::Coop G>
 EP_HOST_DEVICE void announce_op(G group,
                                 const primitives::OpContext<Exec>& op,
                                 std::uint32_t rejection) {
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
+  primitives::for_each_peer(group, op, [&](int peer) {
     // Relaxed: the word carries its tag, and publishes nothing but itself.
-    Exec::Memory::store_relaxed_sys(&op.op_at(static_cast<int>(peer), op.rank())->head,
+    Exec::Memory::store_relaxed_sys(&op.op_at(peer, op.rank())->head,
                                     layout::tagged_word(op.tag(), rejection));
   });
 }
@@ -52,10 +53,10 @@ EP_HOST_DEVICE void announce_block(G group,
                                    const layout::BlockAnnouncement& block,
                                    std::uint32_t rejection) {
   group.sync();
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
+  primitives::for_each_peer(group, op, [&](int peer) {
     // [sync:announce-block] release: what the blocks hold, and this rank's last reads of them.
     // Acquired in judge_blocks.
-    Exec::Memory::store_release_sys(&op.block_at(static_cast<int>(peer), op.rank())->head,
+    Exec::Memory::store_release_sys(&op.block_at(peer, op.rank())->head,
                                     layout::tagged_word(op.tag(), rejection));
   });
   send_fields(group, op, block, [&](int peer) { return op.block_at(peer, op.rank()); });

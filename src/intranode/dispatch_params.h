@@ -57,12 +57,14 @@ struct DispatchParams {
   RowInput x;
   RowInput scales;  ///< row_bytes 0: none
   StridedInput topk_idx;
-  int idx_bytes = 8;
+  int input_idx_bytes = 8;    ///< of an entry of topk_idx
+  int idx_bytes = 8;          ///< of an entry of the received one
   StridedInput topk_weights;  ///< fp32
   bool is_fresh = false;      ///< topk_idx is counted; else the tables exist already
   bool has_weights = false;
-  bool has_counts = true;  ///< this launch counts and announces the operation
-  bool has_moves = true;   ///< this launch announces blocks and moves rows
+  bool counts_tokens = true;  ///< false: topk_idx is not looked at, all ranks will refuse
+  bool has_counts = true;     ///< this launch counts and announces the operation
+  bool has_moves = true;      ///< this launch announces blocks and moves rows
   bool copies_at_receiver = false;
   /// Scales pass through the row pipe behind their row: all of them in units of 16 bytes.
   bool pipes_scales = false;
@@ -86,7 +88,7 @@ struct DispatchParams {
   }
   /// Whether this launch counts topk_idx.
   EP_HOST_DEVICE bool is_counting() const {
-    return has_counts && is_fresh && op.rejection == layout::kAccepted;
+    return has_counts && is_fresh && counts_tokens && op.rejection == layout::kAccepted;
   }
   EP_HOST_DEVICE bool is_moving() const { return has_moves && op.rejection == layout::kAccepted; }
   /// The outputs are known before the counts are: peers learn of both in one round.

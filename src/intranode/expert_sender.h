@@ -86,9 +86,8 @@ class ExpertSender {
   EP_HOST_DEVICE void publish() {
     group_.sync();
     const std::int64_t at = op_->control().chunk_flag_index(op_->rank(), landing_);
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t peer) {
-      auto* flags =
-          op_->template array_of<std::uint64_t>(static_cast<int>(peer), op_->control().chunk_flags);
+    primitives::for_each_peer(group_, *op_, [&](int peer) {
+      auto* flags = op_->template array_of<std::uint64_t>(peer, op_->control().chunk_flags);
       // [sync:chunk] release: rows and records of the chunk. Acquired in CopyLane.
       Exec::Memory::store_release_sys(flags + at,
                                       layout::tagged_word(op_->tag(), ticket_.landed(peer)));

@@ -29,7 +29,7 @@ struct ExpertScratch {
   /// What a k of a token is.
   struct Choice {
     std::int32_t expert;  ///< -1: none
-    std::int32_t rank;    ///< -1: no expert
+    std::int32_t rank;    ///< -1: no expert, or not on this node
     std::int32_t row;     ///< final row, -1: dropped
     std::int32_t target;  ///< the row, if the sender stores it; else -1
     std::int32_t pair;    ///< of the token and the rank, if no earlier k has the rank; else -1
@@ -92,8 +92,7 @@ class ExpertTicket {
   /// Once per launch. Precondition: the verdict is there, and with it the blocks of all ranks.
   EP_HOST_DEVICE void look_up_blocks() {
     const BlockView<Exec> outputs{op_};
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t i) {
-      const int rank = static_cast<int>(i);
+    primitives::for_each_peer(group_, *op_, [&](int rank) {
       Peer& peer = scratch_.peers[rank];
       peer.rows = outputs.section(rank, layout::Section::kRows);
       peer.scales = outputs.section(rank, layout::Section::kScales);
@@ -138,15 +137,13 @@ class ExpertTicket {
   /// rank i (and i + size(), ...).
   EP_HOST_DEVICE void note_landed() {
     const int first = bit_of(first_token_);
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
+    primitives::for_each_peer(group_, *op_, [&](int rank) {
       Peer& peer = scratch_.peers[rank];
       const int num_pairs = Exec::popcount((peer.mask >> first) & below(num_tokens_));
       peer.landed = layout::chunk_value(pairs_before(peer, first_token_), num_pairs);
     });
   }
-  EP_HOST_DEVICE std::uint32_t landed(std::int64_t rank) const {
-    return scratch_.peers[rank].landed;
-  }
+  EP_HOST_DEVICE std::uint32_t landed(int rank) const { return scratch_.peers[rank].landed; }
 
  private:
   EP_HOST_DEVICE static int bit_of(std::int64_t token) {
@@ -178,9 +175,8 @@ class ExpertTicket {
   EP_HOST_DEVICE void look_up_pairs(std::int64_t* tally) {
     const auto* masks = routing_.template array<std::uint32_t>(params_->routing.tables.masks);
     const auto* prefixes = routing_.template array<std::int32_t>(params_->routing.tables.prefixes);
-    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
-      const std::int64_t at =
-          routing_.mask_index(static_cast<int>(rank), first_token_ / layout::kGroupTokens);
+    primitives::for_each_peer(group_, *op_, [&](int rank) {
+      const std::int64_t at = routing_.mask_index(rank, first_token_ / layout::kGroupTokens);
       Peer& peer = scratch_.peers[rank];
       peer.mask = masks[at];
       peer.prefix = prefixes[at];
@@ -192,8 +188,9 @@ class ExpertTicket {
     choice.expert = routing_.experts_of(token)[k];
     choice.weight = params_->has_weights ? weight_of(token, k) : 0.0F;
     choice.rank = routing_.rank_of(choice.expert);
+    if (!op_->is_peer(choice.rank)) choice.rank = -1;
     choice.row = -1;
-    if (choice.expert < 0) return;
+    if (choice.rank < 0) return;
     const std::int64_t row = routing_.row_in(routing_.expert_column(choice.expert), token);
     if (row < scratch_.peers[choice.rank].capacity) choice.row = static_cast<std::int32_t>(row);
   }

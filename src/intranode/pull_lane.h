@@ -60,8 +60,9 @@ class PullLane {
       if (has_ring_) note_front();
     }
     reducer_.drain(group_);
-    primitives::for_each_strided(group_, op_->num_ranks(),
-                                 [&](std::int64_t rank) { scratch_.tally[rank] = num_pulled_; });
+    primitives::for_each_strided(group_, op_->num_ranks(), [&](std::int64_t rank) {
+      scratch_.tally[rank] = op_->is_peer(static_cast<int>(rank)) ? num_pulled_ : 0;
+    });
     add_arrivals(group_, *op_, op_->control().pulled, scratch_.tally);
     return true;
   }
@@ -127,7 +128,8 @@ class PullLane {
     const std::int32_t* experts = routing_.experts_of(token);
     primitives::for_each_strided(group_, routing_.topk(), [&](std::int64_t i) {
       const int k = static_cast<int>(i);
-      const float value = experts[k] < 0 ? 0.0F : terms_.side_value(experts, k, token);
+      const bool is_here = op_->is_peer(routing_.rank_of(experts[k]));
+      const float value = is_here ? terms_.side_value(experts, k, token) : 0.0F;
       Exec::Memory::store(params_->side_out + token * routing_.topk() + k, value);
     });
   }

@@ -29,7 +29,7 @@ class PullTerms {
   EP_HOST_DEVICE bool note_owners() const {
     bool has_ring = false;
     for (int rank = group_.thread_rank(); rank < op_->num_ranks(); rank += group_.size()) {
-      scratch_.owners[rank] = owner_of(rank);
+      scratch_.owners[rank] = op_->is_peer(rank) ? owner_of(rank) : PullScratch::Owner{};
       has_ring |= scratch_.owners[rank].uses_ring != 0;
     }
     return !group_.all(!has_ring);

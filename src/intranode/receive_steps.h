@@ -141,11 +141,11 @@ EP_HOST_DEVICE bool send_records(G group,
   const BlockView<Exec> outputs{&op};
   clear_tally(group, op, lane);
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRecord),
-                                         shape.num_groups() * op.num_ranks());
+                                         shape.num_groups() * op.num_peers());
   for (std::int64_t i = tickets.next(group); i >= 0; i = tickets.next(group)) {
     if (!op.may_proceed()) return false;
-    const int rank = static_cast<int>(i % op.num_ranks());
-    RecordSender<Exec, G> sender(group, params, scratch, i / op.num_ranks(), rank);
+    const int rank = op.first_peer() + static_cast<int>(i % op.num_peers());
+    RecordSender<Exec, G> sender(group, params, scratch, i / op.num_peers(), rank);
     sender.send(outputs);
     if (group.thread_rank() == 0) scratch.tally[rank] += sender.num_pairs();
   }
@@ -209,7 +209,10 @@ EP_HOST_DEVICE void leave_dispatch(G group,
   if (has_moved && params.returns_gradient) {
     const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned,
                                   control.returned_base};
-    if (!await_growth(group, op, returned, [&](int src) { return routing.counts()[src]; })) return;
+    const auto num_returned = [&](int owner) {
+      return op.is_peer(owner) ? std::int64_t{routing.counts()[owner]} : 0;
+    };
+    if (!await_growth(group, op, returned, num_returned)) return;
   }
   reset_local_state(group, op, params.has_moves || verdict != Verdict::kAccepted);
 }

@@ -44,8 +44,8 @@ EP_HOST_DEVICE inline std::int64_t raw_expert(const DispatchParams& params,
                                               int k) {
   const StridedInput& idx = params.topk_idx;
   const std::int64_t at = token * idx.row_stride + k * idx.col_stride;
-  return params.idx_bytes == 8 ? static_cast<const std::int64_t*>(idx.data)[at]
-                               : static_cast<const std::int32_t*>(idx.data)[at];
+  return params.input_idx_bytes == 8 ? static_cast<const std::int64_t*>(idx.data)[at]
+                                     : static_cast<const std::int32_t*>(idx.data)[at];
 }
 
 /// A valid entry, or -1; the position of an invalid one is remembered and refused later.
@@ -205,9 +205,7 @@ EP_HOST_DEVICE bool scan_column(G group,
   const std::int32_t count = Exec::scan_masks(
       group, routing.template array<std::uint32_t>(tables.masks) + at,
       routing.template array<std::int32_t>(tables.prefixes) + at, routing.shape().num_groups());
-  primitives::for_each_strided(group, op.num_ranks(), [&](std::int64_t peer) {
-    send_count_to(op, static_cast<int>(peer), column, count);
-  });
+  primitives::for_each_peer(group, op, [&](int peer) { send_count_to(op, peer, column, count); });
   stage_complete(group, op, layout::Stage::kScanned, 1);
   return true;
 }
@@ -224,8 +222,8 @@ EP_HOST_DEVICE bool send_expert_counts(G group,
     const int expert = static_cast<int>(i);
     const std::int32_t count = Exec::Memory::load_relaxed_gpu(totals + expert);
     EP_NO_UNROLL
-    for (int peer = 0; peer < op.num_ranks(); ++peer)
-      send_count_to(op, peer, routing.expert_column(expert), count);
+    for (int peer = 0; peer < op.num_peers(); ++peer)
+      send_count_to(op, op.first_peer() + peer, routing.expert_column(expert), count);
   });
   return true;
 }

@@ -23,6 +23,15 @@ struct OpParams {
   std::byte* bases[kNumBases] = {};
   /// [num_ranks]; read by Executor::is_gone.
   const void* gone_flags = nullptr;
+  /// Where the announcements of all ranks lie: `own`, unless this is the operation of a delegate,
+  /// which reads those of its host.
+  std::byte* board = nullptr;
+  /// The ranks of this node, which have memory and experts here; sources are all ranks.
+  int first_peer = 0;
+  int num_peers = 1;
+  /// [num_ranks]: the rank of this node that stands in for a rank of another one. Null: all ranks
+  /// are of this node.
+  const std::int32_t* host_of = nullptr;
   layout::ControlLayout layout;
   /// Fields of this rank; the head is made by the announcing role.
   layout::OpAnnouncement announcement;
@@ -64,6 +73,16 @@ struct OpContext {
 
   EP_HOST_DEVICE int rank() const { return params->rank; }
   EP_HOST_DEVICE int num_ranks() const { return params->layout.shape.num_ranks; }
+  /// Of this node.
+  EP_HOST_DEVICE int first_peer() const { return params->first_peer; }
+  EP_HOST_DEVICE int num_peers() const { return params->num_peers; }
+  EP_HOST_DEVICE bool is_peer(int rank) const {
+    return rank >= params->first_peer && rank < params->first_peer + params->num_peers;
+  }
+  /// Who does for the rank what is done for it on this node.
+  EP_HOST_DEVICE int host_of(int rank) const {
+    return params->host_of == nullptr ? rank : params->host_of[rank];
+  }
   EP_HOST_DEVICE std::uint32_t tag() const { return layout::tag_of(epoch); }
   EP_HOST_DEVICE const layout::ControlLayout& control() const { return params->layout; }
 
@@ -96,13 +115,15 @@ struct OpContext {
 
   /// What `src` announced to this rank.
   EP_HOST_DEVICE layout::AnnouncedOp* op_from(int src) const {
-    return array<layout::AnnouncedOp>(params->layout.ops) + bank_index(src);
+    return layout::array_at<layout::AnnouncedOp>(params->board, params->layout.ops) +
+           bank_index(src);
   }
   EP_HOST_DEVICE layout::AnnouncedBlock* block_from(int src) const {
-    return array<layout::AnnouncedBlock>(params->layout.blocks) + bank_index(src);
+    return layout::array_at<layout::AnnouncedBlock>(params->board, params->layout.blocks) +
+           bank_index(src);
   }
   EP_HOST_DEVICE std::uint64_t* counts_from(int src) const {
-    return array<std::uint64_t>(params->layout.counts) +
+    return layout::array_at<std::uint64_t>(params->board, params->layout.counts) +
            bank_index(src) * params->layout.shape.max_columns();
   }
 
@@ -162,6 +183,13 @@ struct OpContext {
     return static_cast<std::int64_t>(layout::bank_of(epoch)) * num_ranks() + src;
   }
 };
+
+/// Calls step(rank) for every rank of this node, shared out over the group.
+template <Executor Exec, Coop G, class Step>
+EP_HOST_DEVICE void for_each_peer(G group, const OpContext<Exec>& op, Step step) {
+  for_each_strided(group, op.num_peers(),
+                   [&](std::int64_t i) { step(op.first_peer() + static_cast<int>(i)); });
+}
 
 /// may_proceed() for loops that have no time to wait for its load: each call answers with what the
 /// call before it loaded, the same for all threads of the group.

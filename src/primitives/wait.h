@@ -42,19 +42,36 @@ inline constexpr int kPollsPerCheck = 64;
 /// GPU lie behind a slow bus: hundreds of warps that read there hold up the releases of the others.
 inline constexpr int kChecksPerLivenessCheck = 32;
 
-/// Whom to blame: a rank that waits for a third one is not the culprit.
+/// The rank for which a rank of this node waits long, -1 if for none.
+template <Executor Exec>
+EP_HOST_DEVICE int waits_for(const OpContext<Exec>& op, int rank) {
+  const auto* local = op.template array_of<layout::LocalState>(rank, op.control().local);
+  // Relaxed: a hint for the message, it orders nothing.
+  const std::uint64_t blocked_on = Exec::Memory::load_relaxed_sys(&local->blocked_on.value);
+  if (layout::tag_in(blocked_on) != op.tag()) return -1;
+  const int next = static_cast<int>(layout::value_in(blocked_on)) - 1;
+  return next < op.num_ranks() ? next : -1;
+}
+
+/// Whom to blame: a rank that waits for a third one is not the culprit. A rank of another node is
+/// only if the one that stands in for it here waits for it, too.
 template <Executor Exec>
 EP_HOST_DEVICE int end_of_chain(const OpContext<Exec>& op, int peer) {
   for (int hop = 0; hop < op.num_ranks(); ++hop) {
-    const auto* local = op.template array_of<layout::LocalState>(peer, op.control().local);
-    // Relaxed: a hint for the message, it orders nothing.
-    const std::uint64_t blocked_on = Exec::Memory::load_relaxed_sys(&local->blocked_on.value);
-    if (layout::tag_in(blocked_on) != op.tag() || layout::value_in(blocked_on) == 0) return peer;
-    const int next = static_cast<int>(layout::value_in(blocked_on)) - 1;
-    if (next == peer || next == op.rank() || next >= op.num_ranks()) return peer;
+    const int host = op.host_of(peer);
+    const int next = waits_for(op, host);
+    if (next == peer) return peer;
+    if (next < 0 || next == host || next == op.rank()) return host;
     peer = next;
   }
   return peer;
+}
+
+/// The process behind what `peer` does on this node has ended, or its own has.
+template <Executor Exec>
+EP_HOST_DEVICE bool is_gone(const OpParams& params, int peer) {
+  if (Exec::is_gone(params.gone_flags, peer)) return true;
+  return params.host_of != nullptr && Exec::is_gone(params.gone_flags, params.host_of[peer]);
 }
 
 /// What a long wait finds when it looks around.
@@ -89,7 +106,7 @@ EP_COLD EP_HOST_DEVICE Outlook look_around(
         layout::tagged_word(op.tag(), static_cast<std::uint32_t>(peer) + 1));
     const bool is_turn =
         polls / kPollsPerCheck % kChecksPerLivenessCheck == kChecksPerLivenessCheck / 2;
-    if (is_turn && Exec::is_gone(params->gone_flags, peer)) return Outlook::kGone;
+    if (is_turn && is_gone<Exec>(*params, peer)) return Outlook::kGone;
   }
   return Exec::clock_ns() - start_ns > limit_ns(*params, peer) ? Outlook::kLate : Outlook::kGoOn;
 }
@@ -107,7 +124,9 @@ EP_COLD EP_HOST_DEVICE bool give_up(const OpParams* params,
   const OpContext<Exec> op(*params, epoch);
   const std::uint64_t waited_ns = Exec::clock_ns() - start_ns;
   const bool is_culprit = is_gone || wait.site == WaitSite::kAlone;
-  const int blamed = is_culprit ? wait.peer : end_of_chain(op, wait.peer);
+  const bool is_host_gone = is_gone && !Exec::is_gone(params->gone_flags, wait.peer);
+  const int gone = is_host_gone ? op.host_of(wait.peer) : wait.peer;
+  const int blamed = is_culprit ? gone : end_of_chain(op, wait.peer);
   for (int hop = 0; hop < op.num_ranks(); ++hop) {
     const int rank =
         (op.rank() + hop) % op.num_ranks();  // own record first: it claims the fault for this rank

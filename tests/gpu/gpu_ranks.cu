@@ -136,6 +136,8 @@ primitives::OpParams GpuRanks::op_params(int rank) {
        ++peer)
     params.bases[peer] = (*this)[peer].arena();
   params.gone_flags = gone_flags_;
+  params.board = params.own;
+  params.num_peers = layout_.shape.num_ranks;
   params.layout = layout_;
   params.rank = rank;
   params.timeout_ns = kTimeoutNs;

@@ -24,6 +24,8 @@ ControlWindow::ControlWindow(const layout::ControlShape& shape)
     params_.push_back({.peer_table = peer_table_.data(),
                        .own = region(rank),
                        .gone_flags = gone_flags_.data(),
+                       .board = region(rank),
+                       .num_peers = shape.num_ranks,
                        .layout = layout_,
                        .announcement = {},
                        .rank = rank,

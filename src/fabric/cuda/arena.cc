@@ -10,13 +10,20 @@
 
 namespace ep::fabric {
 
+namespace {
+
+/// All ranks of a CUDA arena are on one host.
+constexpr int kOnlyNode = 0;
+
+}  // namespace
+
 Result<std::unique_ptr<CudaArena>> CudaArena::create(Bootstrap& bootstrap,
                                                      int device,
                                                      std::int64_t control_bytes,
                                                      base::Deadline deadline) {
   EP_TRY_ASSIGN(std::unique_ptr<ArenaState> state,
                 create_arena_state(bootstrap, CudaMemory::open(device, bootstrap.num_ranks()),
-                                   control_bytes, deadline));
+                                   control_bytes, kOnlyNode, deadline));
   return std::unique_ptr<CudaArena>(new CudaArena(std::move(state)));
 }
 

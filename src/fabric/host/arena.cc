@@ -12,16 +12,21 @@ namespace ep::fabric {
 
 Result<std::unique_ptr<HostArena>> HostArena::create(Bootstrap& bootstrap,
                                                      std::int64_t control_bytes,
-                                                     base::Deadline deadline) {
+                                                     base::Deadline deadline,
+                                                     int node) {
   std::unique_ptr<SegmentMemory> memory = std::make_unique<HostMemory>(bootstrap.num_ranks());
   EP_TRY_ASSIGN(std::unique_ptr<ArenaState> state,
-                create_arena_state(bootstrap, std::move(memory), control_bytes, deadline));
+                create_arena_state(bootstrap, std::move(memory), control_bytes, node, deadline));
   return std::unique_ptr<HostArena>(new HostArena(std::move(state)));
 }
 
 HostArena::HostArena(std::unique_ptr<ArenaState> state) : state_(std::move(state)) {}
 
 HostArena::~HostArena() = default;
+
+void HostArena::stand_in(int rank, std::byte* base) { state_->stand_in(rank, base); }
+
+void HostArena::mark_gone(int rank) { state_->mark_remote_gone(rank); }
 
 int HostArena::rank() const { return state_->rank(); }
 

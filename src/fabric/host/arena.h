@@ -24,13 +24,21 @@ class ArenaState;
 /// through the bootstrap.
 class HostArena final : public Arena {
  public:
-  /// Collective: all ranks of `bootstrap`, which is not used after the call. Segment 0 has
-  /// `control_bytes` zeroed bytes; the size must be equal on all ranks. On return segment 0 of
-  /// every rank is mapped here. Errors, on all ranks: kInvalidArgument for sizes that differ,
+  /// Collective: all ranks of `bootstrap`, which is not used after the call. Nodes are runs of
+  /// ranks, `node` is this rank's; memory is shared within them. Segment 0 has `control_bytes`
+  /// zeroed bytes; the size must be equal on all ranks. On return segment 0 of every rank of the
+  /// node is mapped here. Errors, on all ranks: kInvalidArgument for sizes that differ,
   /// kUnsupported naming ranks of other hosts, kOutOfMemory, kFabric, kPeerTimeout.
   static Result<std::unique_ptr<HostArena>> create(Bootstrap& bootstrap,
                                                    std::int64_t control_bytes,
-                                                   base::Deadline deadline);
+                                                   base::Deadline deadline,
+                                                   int node = 0);
+
+  /// Before the first operation: where roles of this rank find segment 0 of a rank of another node,
+  /// in the memory of whoever stands in for it here.
+  void stand_in(int rank, std::byte* base);
+  /// A rank of another node is gone: as for ranks of this node, see RoleView::gone_flags.
+  void mark_gone(int rank);
 
   /// Local, any order. This rank's segments stay mapped in its peers until they destroy their
   /// arenas, and here while a Segment::keep_alive lives.

@@ -15,27 +15,43 @@
 namespace ep::fabric {
 namespace {
 
+/// What is made anew when the calm ends.
+struct Life {
+  Life(Transport& inner, const ChaosConfig& with)
+      : config(with),
+        faults(config.faults, inner.num_ranks()),
+        shared{.inner = inner,
+               .config = config,
+               .order = inner.traits().order == ArrivalOrder::kOrdered ? config.order
+                                                                       : ArrivalOrder::kUnordered,
+               .may_tear = inner.traits().order == ArrivalOrder::kOrdered,
+               .faults = faults} {
+    for (int context = 0; context < inner.traits().num_contexts; ++context) {
+      contexts.push_back(std::make_unique<ChaosContext>(shared, context));
+    }
+  }
+
+  const ChaosConfig config;
+  PeerFaults faults;
+  ChaosShared shared;
+  std::vector<std::unique_ptr<ChaosContext>> contexts;
+};
+
 class ChaosTransportOver final : public ChaosTransport {
  public:
   ChaosTransportOver(std::unique_ptr<Transport> inner, const ChaosConfig& config)
       : inner_(std::move(inner)),
         config_(config),
         traits_(inner_->traits()),
-        faults_(config_.faults, inner_->num_ranks()),
-        shared_{.inner = *inner_,
-                .config = config_,
-                .order = traits_.order == ArrivalOrder::kOrdered ? config_.order
-                                                                 : ArrivalOrder::kUnordered,
-                .may_tear = traits_.order == ArrivalOrder::kOrdered,
-                .faults = faults_},
         failures_(static_cast<std::size_t>(traits_.num_contexts)),
         peer_window_bytes_(static_cast<std::size_t>(inner_->num_ranks())) {
     traits_.name = "chaos(" + traits_.name + ")";
-    traits_.order = shared_.order;
-    for (int context = 0; context < traits_.num_contexts; ++context) {
-      contexts_.push_back(std::make_unique<ChaosContext>(shared_, context));
-    }
+    if (traits_.order == ArrivalOrder::kOrdered) traits_.order = config_.order;
+    const ChaosConfig calm{.order = ArrivalOrder::kOrdered};
+    life_ = std::make_unique<Life>(*inner_, config_.is_calm_at_first ? calm : config_);
   }
+
+  void begin() override;
 
   int rank() const override { return inner_->rank(); }
   int num_ranks() const override { return inner_->num_ranks(); }
@@ -61,25 +77,32 @@ class ChaosTransportOver final : public ChaosTransport {
  private:
   Posted post(int context, const ChaosOp& op);
   Status check_place(const ChaosOp& op) const;
-  ChaosContext& context_of(int context) { return *contexts_[static_cast<std::size_t>(context)]; }
+  ChaosContext& context_of(int context) {
+    return *life_->contexts[static_cast<std::size_t>(context)];
+  }
 
-  // Contexts refer to what stands above them.
   std::unique_ptr<Transport> inner_;
   const ChaosConfig config_;
   TransportTraits traits_;
-  PeerFaults faults_;
-  ChaosShared shared_;
   std::vector<std::span<std::byte>> windows_;
   std::vector<Status> failures_;                              // by context
   std::vector<std::vector<std::int64_t>> peer_window_bytes_;  // by peer and window; -1: not set
-  std::vector<std::unique_ptr<ChaosContext>> contexts_;
+  std::unique_ptr<Life> life_;
 };
+
+void ChaosTransportOver::begin() {
+  for (const auto& context : life_->contexts) {
+    EP_CHECK(context->is_idle(), "chaos begins while operations are under way");
+  }
+  life_ = std::make_unique<Life>(*inner_, config_);
+  life_->shared.windows = windows_;
+}
 
 Result<WindowId> ChaosTransportOver::add_window(std::span<std::byte> memory) {
   EP_TRY_ASSIGN(const WindowId window, inner_->add_window(memory));
   EP_CHECK(window == static_cast<WindowId>(windows_.size()));
   windows_.push_back(memory);
-  shared_.windows = windows_;
+  life_->shared.windows = windows_;
   return window;
 }
 
@@ -163,15 +186,15 @@ Status ChaosTransportOver::failure(int context) const {
 
 ChaosCounts ChaosTransportOver::counts() const {
   ChaosCounts sum;
-  for (const auto& context : contexts_) sum += context->counts();
+  for (const auto& context : life_->contexts) sum += context->counts();
   return sum;
 }
 
 std::string ChaosTransportOver::describe() const {
-  const bool is_ordered = shared_.order == ArrivalOrder::kOrdered;
+  const bool is_ordered = traits_.order == ArrivalOrder::kOrdered;
   return "chaos seed " + std::to_string(config_.seed) + ", rank " + std::to_string(rank()) + ", " +
-         (is_ordered ? "ordered" : "unordered") + (shared_.may_tear ? "" : ", cannot tear") + ": " +
-         counts().to_string();
+         (is_ordered ? "ordered" : "unordered") + (life_->shared.may_tear ? "" : ", cannot tear") +
+         ": " + counts().to_string();
 }
 
 Status check_permille(std::string_view what, int permille) {

@@ -66,6 +66,8 @@ struct ChaosStaleWrite {
 /// Every duration counts polls of a context; permille are parts of a thousand.
 struct ChaosConfig {
   std::uint64_t seed = 1;
+  /// Passes all on until begin(): what meets on threads before a test can then be repeated exactly.
+  bool is_calm_at_first = false;
   /// kOrdered needs an ordered inner transport: over another one it is kUnordered.
   ArrivalOrder order = ArrivalOrder::kUnordered;
   /// Unordered: nothing overtakes what came so many operations earlier, to or from the same peer;
@@ -126,9 +128,12 @@ class ChaosCounts {
 
 /// All ranks wrap theirs: a description of a window tells its size, too. What is held back moves
 /// only in poll(); what is held when it is destroyed is lost.
+///
+/// No context may be in use during a call of this class's own.
 class ChaosTransport : public Transport {
  public:
-  /// Neither may be called while a context is in use.
+  /// Ends the calm; nothing may be under way. Polls, events, counts and random numbers begin anew.
+  virtual void begin() = 0;
   virtual ChaosCounts counts() const = 0;
   /// One line: seed, mode, counts.
   virtual std::string describe() const = 0;

@@ -86,7 +86,7 @@ Posted ChaosContext::post(const ChaosOp& op) {
     ++counts_[ChaosDeed::kBusy];
     return Posted::kBusy;
   }
-  if (shared_.faults.state(op.peer) == PeerState::kVanished) {
+  if (shared_.faults.state(op.peer) == ChaosPeerState::kVanished) {
     Peer& peer = peer_of(op.peer);
     if (peer.num_lost >= kMaxLostPerPeer) return Posted::kBusy;
     ++peer.num_lost;
@@ -107,7 +107,7 @@ Posted ChaosContext::post(const ChaosOp& op) {
 }
 
 bool ChaosContext::refuses(int peer) {
-  if (shared_.faults.state(peer) == PeerState::kReset) return true;
+  if (shared_.faults.state(peer) == ChaosPeerState::kReset) return true;
   if (busy_calls_left_ == 0 && busy_random_.chance(config_.busy.permille)) {
     busy_calls_left_ = 1 + busy_random_.below(config_.busy.max_calls);
   }
@@ -269,16 +269,16 @@ void ChaosContext::maybe_stall(std::uint64_t& quiet_until,
 }
 
 bool ChaosContext::is_silent(int peer) const {
-  return shared_.faults.state(peer) == PeerState::kStopped;
+  return shared_.faults.state(peer) == ChaosPeerState::kStopped;
 }
 
 void ChaosContext::apply_faults() {
   if (!shared_.faults.has_any()) return;
   for (int peer = 0; peer < num_peers(); ++peer) {
     if (peer_of(peer).is_forgotten) continue;
-    const PeerState state = shared_.faults.state(peer);
-    if (state == PeerState::kReset) forget(peer, shared_.faults.error(peer));
-    if (state == PeerState::kVanished) forget(peer, 0);
+    const ChaosPeerState state = shared_.faults.state(peer);
+    if (state == ChaosPeerState::kReset) forget(peer, shared_.faults.error(peer));
+    if (state == ChaosPeerState::kVanished) forget(peer, 0);
   }
 }
 

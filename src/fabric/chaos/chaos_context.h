@@ -48,6 +48,8 @@ class ChaosContext {
   int poll(std::span<NetEvent> events);
   /// Something will happen only by further polls.
   bool is_holding() const;
+  /// Nothing is held or under way.
+  bool is_idle() const { return !is_holding() && free_flights_.size() == flights_.size(); }
   const ChaosCounts& counts() const { return counts_; }
 
  private:

@@ -38,8 +38,8 @@ void ChaosContext::collect_events() {
 void ChaosContext::collect(const NetEvent& event) {
   if (event.kind == NetEvent::Kind::kArrival) {
     shared_.faults.note_event(event.peer);
-    const PeerState state = shared_.faults.state(event.peer);
-    if (state == PeerState::kVanished || state == PeerState::kReset) {
+    const ChaosPeerState state = shared_.faults.state(event.peer);
+    if (state == ChaosPeerState::kVanished || state == ChaosPeerState::kReset) {
       ++counts_[ChaosDeed::kLost];
     } else {
       hold_arrival(event);

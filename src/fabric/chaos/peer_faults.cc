@@ -9,18 +9,18 @@
 namespace ep::fabric {
 namespace {
 
-PeerState state_of(ChaosFault::Kind kind) {
+ChaosPeerState state_of(ChaosFault::Kind kind) {
   switch (kind) {
     case ChaosFault::Kind::kBlackHole:
-      return PeerState::kVanished;
+      return ChaosPeerState::kVanished;
     case ChaosFault::Kind::kReset:
-      return PeerState::kReset;
+      return ChaosPeerState::kReset;
     case ChaosFault::Kind::kStop:
-      return PeerState::kStopped;
+      return ChaosPeerState::kStopped;
     case ChaosFault::Kind::kFailOneOp:
       break;
   }
-  return PeerState::kAlive;
+  return ChaosPeerState::kAlive;
 }
 
 }  // namespace
@@ -68,8 +68,8 @@ bool PeerFaults::is_on(const Fault& fault) const {
          num_polls_ - fault.began_at_poll < static_cast<std::uint64_t>(fault.what.polls);
 }
 
-PeerState PeerFaults::state(int peer) const {
-  PeerState worst = PeerState::kAlive;
+ChaosPeerState PeerFaults::state(int peer) const {
+  ChaosPeerState worst = ChaosPeerState::kAlive;
   if (!has_any()) return worst;
   const std::lock_guard lock(mutex_);
   for (const Fault& fault : faults_) {

@@ -11,7 +11,7 @@
 
 namespace ep::fabric {
 
-enum class PeerState : std::uint8_t { kAlive, kStopped, kReset, kVanished };
+enum class ChaosPeerState : std::uint8_t { kAlive, kStopped, kReset, kVanished };
 
 class PeerFaults {
  public:
@@ -24,7 +24,7 @@ class PeerFaults {
   /// The errno with which the next operation to the peer fails, once; 0: it does not.
   int take_failure(int peer);
   void note_poll();
-  PeerState state(int peer) const;
+  ChaosPeerState state(int peer) const;
   /// Of the peer's reset.
   int error(int peer) const;
 

@@ -71,6 +71,9 @@ class ChaosTransportOver final : public ChaosTransport {
   void sleep(int context, std::chrono::milliseconds at_most) override;
   Status failure(int context) const override;
 
+  std::uint64_t num_polls(int context) const override {
+    return life_->contexts[static_cast<std::size_t>(context)]->num_polls();
+  }
   ChaosCounts counts() const override;
   std::string describe() const override;
 

@@ -134,6 +134,8 @@ class ChaosTransport : public Transport {
  public:
   /// Ends the calm; nothing may be under way. Polls, events, counts and random numbers begin anew.
   virtual void begin() = 0;
+  /// The clock of a context.
+  virtual std::uint64_t num_polls(int context) const = 0;
   virtual ChaosCounts counts() const = 0;
   /// One line: seed, mode, counts.
   virtual std::string describe() const = 0;

@@ -50,6 +50,7 @@ class ChaosContext {
   bool is_holding() const;
   /// Nothing is held or under way.
   bool is_idle() const { return !is_holding() && free_flights_.size() == flights_.size(); }
+  std::uint64_t num_polls() const { return now_; }
   const ChaosCounts& counts() const { return counts_; }
 
  private:

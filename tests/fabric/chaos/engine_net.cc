@@ -28,10 +28,10 @@ EngineNet::EngineNet(const EngineNetOptions& options)
                            .config = options.config,
                            .window_bytes = options.window_bytes};
   group.traits.order = fabric::ArrivalOrder::kOrdered;
-  group.traits.num_contexts = options.num_contexts;
+  group.traits.num_contexts = kNumContexts;
   group.traits.max_outstanding = kOperationsOfAContext;
   group.traits.max_write_bytes = 288;  // the least are 272: many puts are cut
-  group.config.num_contexts = options.num_contexts;
+  group.config.num_contexts = kNumContexts;
   group.config.clock_ns = test_clock_ns;
   group.config.has_service_thread = false;
   group.wrap = [&](std::unique_ptr<fabric::Transport> inner) -> std::unique_ptr<fabric::Transport> {
@@ -46,7 +46,27 @@ EngineNet::EngineNet(const EngineNetOptions& options)
   group_ = std::make_unique<EngineGroup>(group);
   if (!group_->is_fine()) return;
   for (int round = 0; round < kQuietRounds; ++round) group_->drive();
+  for (int rank = 0; rank < options.num_ranks; ++rank) align(rank);
   for (fabric::ChaosTransport* chaos : chaos_) chaos->begin();
+}
+
+/// An engine takes peers and contexts in turns that go on with each progress, and how many of these
+/// its making took is a matter of threads. Ends them all where they began: each context after a
+/// multiple of kPeerTurns polls, the engine after a multiple of kContextTurns calls.
+void EngineNet::align(int rank) {
+  constexpr std::uint64_t kPeerTurns = 64;
+  constexpr std::uint64_t kContextTurns = 16;
+  fabric::NetEngine& engine = group_->engine(rank);
+  const auto polls = [&](int context) { return chaos(rank).num_polls(context) % kPeerTurns; };
+  std::uint64_t num_calls = kQuietRounds * kNumContexts;
+  for (int context = 1; context < kNumContexts; ++context) {
+    for (; polls(context) != polls(0); ++num_calls) engine.progress(context);
+  }
+  for (int context = 0; num_calls % kContextTurns != 0 || context != 0; ++num_calls) {
+    engine.progress(context);
+    context = (context + 1) % kNumContexts;
+  }
+  while (polls(0) != 0) engine.serve();
 }
 
 Status EngineNet::status() const {

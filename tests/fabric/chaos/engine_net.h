@@ -15,15 +15,17 @@ namespace ep::test {
 
 struct EngineNetOptions {
   int num_ranks = 3;
-  int num_contexts = 2;
   std::int64_t window_bytes = std::int64_t{1} << 17;
-  fabric::NetConfig config{};  ///< num_contexts, clock and service thread are set here
+  fabric::NetConfig config{};  ///< contexts, clock and service thread are set here
   /// Of a rank: not all see the same dead.
   std::function<fabric::ChaosConfig(int rank)> chaos_of{};
 };
 
 class EngineNet {
  public:
+  /// Odd, see align().
+  static constexpr int kNumContexts = 3;
+
   explicit EngineNet(const EngineNetOptions& options);
 
   /// Of making the engines; a rank's failure.
@@ -38,6 +40,8 @@ class EngineNet {
   fabric::ChaosRandom& random() { return random_; }
 
  private:
+  void align(int rank);
+
   fabric::ChaosRandom random_{0};
   std::vector<fabric::ChaosTransport*> chaos_;  // the engines own them
   std::unique_ptr<EngineGroup> group_;

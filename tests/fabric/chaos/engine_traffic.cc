@@ -14,7 +14,7 @@ using fabric::WindowPlace;
 using primitives::SignalStrength;
 
 constexpr int kNumRanks = 3;
-constexpr int kNumContexts = 2;
+constexpr int kNumContexts = EngineNet::kNumContexts;
 constexpr std::int64_t kMaxBytes = 640;
 constexpr int kPatience = 60000;
 constexpr std::int64_t kStepNs = 1000;
@@ -38,13 +38,11 @@ fabric::NetConfig small_config(const TrafficOptions& options) {
 
 EngineNetOptions net_options(const TrafficOptions& options) {
   return {.num_ranks = kNumRanks,
-          .num_contexts = kNumContexts,
           .window_bytes = options.num_ops * kMaxBytes,
           .config = small_config(options),
           .chaos_of = [options](int) {
             auto chaos = fabric::ChaosConfig::hostile(options.seed, options.order);
             chaos.big_bytes = 200;
-            chaos.duplicate_arrival_permille = options.duplicate_arrival_permille;
             chaos.duplicate_source_free_permille = options.duplicate_source_free_permille;
             return chaos;
           }};

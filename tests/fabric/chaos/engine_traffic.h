@@ -15,7 +15,6 @@ struct TrafficOptions {
   fabric::ArrivalOrder order = fabric::ArrivalOrder::kUnordered;
   int num_ops = 200;
   std::uint64_t first_number = 0;
-  int duplicate_arrival_permille = 0;
   int duplicate_source_free_permille = 0;
 };
 

@@ -84,6 +84,10 @@ struct ChaosConfig {
   ChaosTear tear{};              ///< only over an ordered inner transport
   ChaosBusy busy{};
   std::vector<ChaosFault> faults{};
+  /// Counts writes whose source is another one when it becomes free than when it was posted: the
+  /// caller's mistake, on a network that has read it late or would send it again. Off in hostile():
+  /// roles may reuse a source once the peer has answered (primitives/net.h).
+  bool checks_sources = false;
 
   // What no network does: off unless a test asks.
   int duplicate_source_free_permille = 0;
@@ -111,6 +115,7 @@ enum class ChaosDeed : std::uint8_t {
   kStaleWrites,           ///< landed
   kLost,                  ///< operations and arrivals that vanished
   kFailed,                ///< operations that failed
+  kTouchedSources,        ///< checks_sources: how often
   kEnd
 };
 

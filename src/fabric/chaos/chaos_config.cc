@@ -25,6 +25,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(ChaosDeed::kEnd)
     "stale writes",
     "lost",
     "failed",
+    "touched sources",
 };
 
 }  // namespace

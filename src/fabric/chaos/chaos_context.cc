@@ -120,7 +120,7 @@ std::optional<std::uint64_t> ChaosContext::new_flight(const ChaosOp& op) {
   if (free_flights_.empty()) return std::nullopt;
   const std::uint64_t index = free_flights_.back();
   free_flights_.pop_back();
-  flights_[index] = {.op = op, .is_used = true};
+  flights_[index] = {.op = op, .source = source_of(op), .is_used = true};
   return index;
 }
 

@@ -54,9 +54,15 @@ class ChaosContext {
   const ChaosCounts& counts() const { return counts_; }
 
  private:
+  /// Where a write came from, and the hash of what was there when it was posted.
+  struct Source {
+    std::span<const std::byte> bytes{};
+    std::uint32_t hash = 0;
+  };
   /// An operation until its completion is known; its index is the cookie of its pieces.
   struct Flight {
     ChaosOp op{};
+    Source source{};
     int num_unposted = 0;
     int num_under_way = 0;
     int error = 0;
@@ -73,6 +79,7 @@ class ChaosContext {
   struct Late {
     NetEvent event{};
     std::uint64_t came_at = 0;  ///< poll
+    Source source{};            ///< kSourceFree
   };
   struct Peer {
     Peer(const ChaosShared& shared, int context, int peer);
@@ -103,7 +110,8 @@ class ChaosContext {
   void collect(const NetEvent& event);
   void hold_arrival(const NetEvent& event);
   void finish_if_done(std::uint64_t flight);
-  void hold_completion(const NetEvent& event);
+  void hold_completion(const NetEvent& event, const Source& source);
+  Source source_of(const ChaosOp& op) const;
   int give_events(std::span<NetEvent> events);
   std::optional<NetEvent> next_event();
   std::optional<NetEvent> next_arrival(Peer& peer);

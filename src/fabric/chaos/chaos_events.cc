@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Events: held, shuffled, repeated where asked for; stale writes.
+#include "base/check.h"
+#include "base/hash.h"
 #include "fabric/chaos/chaos_context.h"
 
 #include <algorithm>
@@ -75,14 +77,24 @@ void ChaosContext::finish_if_done(std::uint64_t index) {
     hold_completion({.kind = flight.error == 0 ? success : NetEvent::Kind::kFailure,
                      .peer = flight.op.peer,
                      .cookie = flight.op.cookie,
-                     .error = flight.error});
+                     .error = flight.error},
+                    flight.source);
   }
   flight = {};
   free_flights_.push_back(index);
 }
 
-void ChaosContext::hold_completion(const NetEvent& event) {
-  const Late late{.event = event, .came_at = now_};
+ChaosContext::Source ChaosContext::source_of(const ChaosOp& op) const {
+  if (op.is_read || !config_.checks_sources) return {};
+  const std::span<const std::byte> window =
+      shared_.windows[static_cast<std::size_t>(op.local.window)];
+  const std::span bytes =
+      window.subspan(static_cast<std::size_t>(op.local.offset), static_cast<std::size_t>(op.bytes));
+  return {.bytes = bytes, .hash = base::fnv1a_32(bytes)};
+}
+
+void ChaosContext::hold_completion(const NetEvent& event, const Source& source) {
+  const Late late{.event = event, .came_at = now_, .source = source};
   const std::uint64_t at = due(config_.late_completion, completion_random_);
   const std::uint64_t key = completion_random_.next();
   completions_.push(late, at, config_.late_completion.permille > 0 ? key : 0);
@@ -136,6 +148,9 @@ std::optional<NetEvent> ChaosContext::next_completion() {
   const std::optional<std::size_t> next = completions_.ready(now_);
   if (!next) return std::nullopt;
   const Late late = completions_.take(*next);
+  if (!late.source.bytes.empty() && base::fnv1a_32(late.source.bytes) != late.source.hash) {
+    ++counts_[ChaosDeed::kTouchedSources];
+  }
   if (*next > 0) ++counts_[ChaosDeed::kReorderedCompletions];
   if (late.came_at < now_) ++counts_[ChaosDeed::kLateCompletions];
   return late.event;
@@ -147,8 +162,10 @@ void ChaosContext::land_stale_writes() {
     if (stale_landed_[i] || stale.context != context_ || stale.at_poll > now_) continue;
     stale_landed_[i] = true;
     ++counts_[ChaosDeed::kStaleWrites];
-    const std::span<std::byte> window = shared_.windows[static_cast<std::size_t>(stale.dst.window)];
     if (!stale.bytes.empty()) {
+      EP_CHECK(static_cast<std::size_t>(stale.dst.window) < shared_.windows.size());
+      const std::span window = shared_.windows[static_cast<std::size_t>(stale.dst.window)];
+      EP_CHECK(static_cast<std::size_t>(stale.dst.offset) + stale.bytes.size() <= window.size());
       std::memcpy(window.subspan(static_cast<std::size_t>(stale.dst.offset)).data(),
                   stale.bytes.data(), stale.bytes.size());
     }

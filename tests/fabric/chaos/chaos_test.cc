@@ -166,6 +166,28 @@ TEST(Chaos, APayloadIsReadLateAndTheSourceIsFreeOnlyThen) {
   EXPECT_EQ(net.counts()[ChaosDeed::kDelayed], 1u);
 }
 
+TEST(Chaos, ASourceThatChangesBeforeItIsFreeIsCounted) {
+  ChaosNet net({.seed = 1,
+                .delay = {.permille = 500, .max_polls = 10},
+                .late_completion = {.permille = 500, .max_polls = 10},
+                .checks_sources = true},
+               1024);
+  post_numbered(net, 0, 1, 20);
+  std::uint64_t num_free = 0;
+  const auto reuse = [&](int rank, const NetEvent& event) {
+    if (rank != 0) return;
+    ++num_free;
+    net.window(0)[static_cast<std::size_t>(8 * event.cookie)] = std::byte{1};
+  };
+  net.poll_all(kOften, reuse);
+  EXPECT_EQ(num_free, 20u);
+  EXPECT_EQ(net.counts()[ChaosDeed::kTouchedSources], 0u);
+  post_numbered(net, 0, 1, 1);
+  net.window(0)[7] = std::byte{1};
+  net.poll_all(kOften, reuse);
+  EXPECT_EQ(net.counts()[ChaosDeed::kTouchedSources], 1u);
+}
+
 /// Seen between two polls: some bytes are there and others are not.
 bool is_partly_there(const std::vector<std::byte>& window) {
   const auto num_there = std::count(window.begin(), window.end(), std::byte{7});

@@ -43,6 +43,7 @@ EngineNetOptions net_options(const TrafficOptions& options) {
           .chaos_of = [options](int) {
             auto chaos = fabric::ChaosConfig::hostile(options.seed, options.order);
             chaos.big_bytes = 200;
+            chaos.checks_sources = true;
             chaos.duplicate_source_free_permille = options.duplicate_source_free_permille;
             return chaos;
           }};
@@ -260,6 +261,9 @@ void EngineTraffic::check_end() {
     if (sum != one.sum) fail(one.ops.front(), "'s stream lacks strong signals");
   }
   if (const Status status = net_.status(); !status.ok()) wrong_ = status.to_string();
+  if (net_.counts()[fabric::ChaosDeed::kTouchedSources] > 0) {
+    wrong_ = "sources were reused too early: " + net_.counts().to_string();
+  }
 }
 
 std::byte* EngineTraffic::at(int rank, std::size_t number) {

@@ -49,8 +49,6 @@ void NetContext::complete(const NetEvent& event) {
                              std::to_string(event.cookie) + ", which is not under way"));
   }
   --num_outstanding_;
-  // One that waited for a cell: the peer may have read it before its source became free.
-  if (kind == CookieKind::kAck && stream_of(peer).receive.is_ack_due) with_control_.insert(peer);
   if (event.kind != NetEvent::Kind::kFailure) return;
   shared_.peers.kill(
       peer, Status(Errc::kFabric,

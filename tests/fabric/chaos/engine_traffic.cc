@@ -44,6 +44,8 @@ EngineNetOptions net_options(const TrafficOptions& options) {
             auto chaos = fabric::ChaosConfig::hostile(options.seed, options.order);
             chaos.big_bytes = 200;
             chaos.checks_sources = true;
+            // Longer than the answers of peers take.
+            if (options.seed % 3 == 0) chaos.late_completion = {.permille = 300, .max_polls = 300};
             chaos.duplicate_source_free_permille = options.duplicate_source_free_permille;
             return chaos;
           }};

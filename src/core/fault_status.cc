@@ -30,6 +30,8 @@ const char* site_text(WaitSite site) {
       return "preparation of its own arrays";
     case WaitSite::kIndexed:
       return "the index of its pairs";
+    case WaitSite::kGrouped:
+      return "the grouping of its tokens by node";
     case WaitSite::kResolved:
       return "its own resolve stage";
     case WaitSite::kAnnounced:
@@ -52,6 +54,20 @@ const char* site_text(WaitSite site) {
       return "gradients to return";
     case WaitSite::kAlone:
       return "another launch of its own to end";
+    case WaitSite::kNetMessage:
+      return "the call to be announced over the network";
+    case WaitSite::kNetBlock:
+      return "the blocks to be announced over the network";
+    case WaitSite::kNetRows:
+      return "rows over the network";
+    case WaitSite::kNetSums:
+      return "sums over the network";
+    case WaitSite::kNetGradients:
+      return "gradients over the network";
+    case WaitSite::kNetFreed:
+      return "its rows to be read on the other node";
+    case WaitSite::kNetRoom:
+      return "room in the network";
   }
   return "a word";
 }

@@ -47,6 +47,8 @@ struct RoutingParams {
   const std::int32_t* local_of = nullptr;  ///< [E]
   int num_local_experts = 0;
   int alignment = 1;
+  /// layout::RailTableLayout; null: all ranks are of one node.
+  std::byte* rail_block = nullptr;
 };
 
 enum class DispatchRole { kRoute, kSend, kCopy };
@@ -62,6 +64,7 @@ struct DispatchParams {
   StridedInput topk_weights;  ///< fp32
   bool is_fresh = false;      ///< topk_idx is counted; else the tables exist already
   bool has_weights = false;
+  bool knows_block = true;    ///< `block` is known at the launch
   bool counts_tokens = true;  ///< false: topk_idx is not looked at, all ranks will refuse
   bool has_counts = true;     ///< this launch counts and announces the operation
   bool has_moves = true;      ///< this launch announces blocks and moves rows
@@ -92,7 +95,9 @@ struct DispatchParams {
   }
   EP_HOST_DEVICE bool is_moving() const { return has_moves && op.rejection == layout::kAccepted; }
   /// The outputs are known before the counts are: peers learn of both in one round.
-  EP_HOST_DEVICE bool announces_block_first() const { return has_counts && is_moving(); }
+  EP_HOST_DEVICE bool announces_block_first() const {
+    return knows_block && has_counts && is_moving();
+  }
   /// Whether this launch has lanes of the role. Refused arguments are announced, and nothing else
   /// is looked at.
   EP_HOST_DEVICE bool has_role(DispatchRole role) const {

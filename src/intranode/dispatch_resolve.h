@@ -35,6 +35,22 @@ struct RouteSteps {
   }
 };
 
+/// Whether this rank accepts its call: known once its topk_idx is counted. False if the group gave
+/// up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool judge_call(G group,
+                               const primitives::OpContext<Exec>& op,
+                               const DispatchParams& params,
+                               std::uint32_t& rejection) {
+  rejection = params.is_fresh ? op.params->rejection : handle_rejection(op, params.routing);
+  if (!params.is_counting()) return true;
+  const std::int64_t num_groups = params.routing.tables.shape.num_groups();
+  if (!stage_wait(group, op, layout::Stage::kCounted, num_groups)) return false;
+  if (Exec::Memory::load_relaxed_gpu(&op.local()->rejected.value) != 0)
+    rejection = kRejectedTopkIdx;
+  return true;
+}
+
 /// Tells every peer what this rank calls, and whether its topk_idx was right. False if the group
 /// gave up.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -43,25 +59,35 @@ EP_HOST_DEVICE bool announce_dispatch(G group,
                                       const DispatchParams& params) {
   using Memory = typename Exec::Memory;
   send_op_fields(group, op);
-  std::uint32_t rejection =
-      params.is_fresh ? op.params->rejection : handle_rejection(op, params.routing);
-  if (params.is_counting()) {
-    const std::int64_t num_groups = params.routing.tables.shape.num_groups();
-    if (!stage_wait(group, op, layout::Stage::kCounted, num_groups)) return false;
-    const std::uint64_t rejected = Memory::load_relaxed_gpu(&op.local()->rejected.value);
-    if (group.thread_rank() == 0) Memory::store(&op.local()->rejected_position.value, rejected);
-    if (rejected != 0) rejection = kRejectedTopkIdx;
+  std::uint32_t rejection = layout::kAccepted;
+  if (!judge_call(group, op, params, rejection)) return false;
+  if (params.is_counting() && group.thread_rank() == 0) {
+    Memory::store(&op.local()->rejected_position.value,
+                  Memory::load_relaxed_gpu(&op.local()->rejected.value));
   }
   announce_op(group, op, rejection);
   return true;
 }
 
+/// Announces blocks that are known at the launch.
+struct KnownBlock {
+  /// False if the group gave up.
+  template <primitives::Executor Exec, primitives::Coop G>
+  EP_HOST_DEVICE bool announce(G group,
+                               const primitives::OpContext<Exec>& op,
+                               const DispatchParams& params) const {
+    announce_block(group, op, params.block, params.block_rejection);
+    return true;
+  }
+};
+
 /// What all ranks say of the operation and of their blocks; into the tables of a fresh dispatch,
 /// how many tokens they have and how many rows they keep. kPending if the group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
+template <primitives::Executor Exec, primitives::Coop G, class Block>
 EP_HOST_DEVICE Verdict await_verdicts(G group,
                                       const primitives::OpContext<Exec>& op,
-                                      const DispatchParams& params) {
+                                      const DispatchParams& params,
+                                      const Block& block) {
   const RoutingView<Exec> routing(params.routing);
   const auto take_tokens = [&](int rank, std::uint32_t value) {
     if (params.is_fresh) Exec::Memory::store(routing.source_tokens() + rank, std::int64_t{value});
@@ -76,8 +102,8 @@ EP_HOST_DEVICE Verdict await_verdicts(G group,
   const Verdict of_ops = params.has_counts ? await_ops(group, op, take_tokens) : Verdict::kAccepted;
   if (of_ops != Verdict::kAccepted || !params.has_moves) return of_ops;
   if (early != Verdict::kPending) return early;
-  if (!params.announces_block_first())
-    announce_block(group, op, params.block, params.block_rejection);
+  if (!params.announces_block_first() && !block.announce(group, op, params))
+    return Verdict::kPending;
   return await_blocks(group, op, take_field);
 }
 
@@ -103,13 +129,14 @@ EP_HOST_DEVICE bool resolve_rows(G group,
 
 /// Waits for all ranks, judges, and resolves the routing. Run by one lane per rank. False if the
 /// group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
+template <primitives::Executor Exec, primitives::Coop G, class Block>
 EP_HOST_DEVICE bool resolve(G group,
                             const primitives::OpContext<Exec>& op,
                             const DispatchParams& params,
-                            const primitives::Lane& lane) {
+                            const primitives::Lane& lane,
+                            const Block& block) {
   const RoutingView<Exec> routing(params.routing);
-  const Verdict verdict = await_verdicts(group, op, params);
+  const Verdict verdict = await_verdicts(group, op, params, block);
   if (verdict == Verdict::kPending) return false;
   if (params.is_fresh && verdict != Verdict::kAccepted) {
     clear_sizes(group, routing);
@@ -143,32 +170,31 @@ EP_HOST_DEVICE bool exchange_expert_counts(G group,
 }
 
 /// False if the group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
+template <primitives::Executor Exec, primitives::Coop G, class Block>
 EP_HOST_DEVICE bool route_step(G group,
                                const primitives::OpContext<Exec>& op,
                                const DispatchParams& params,
                                const primitives::Lane& lane,
-                               std::int64_t step) {
+                               std::int64_t step,
+                               const Block& block) {
   const RouteSteps steps(params);
-  if (step < steps.block_end) {
-    announce_block(group, op, params.block, params.block_rejection);
-    return true;
-  }
+  if (step < steps.block_end) return block.announce(group, op, params);
   if (step < steps.announce_end) return announce_dispatch(group, op, params);
   if (step < steps.scan_end) {
     const RoutingView<Exec> routing(params.routing);
     return scan_column(group, op, routing, static_cast<int>(step - steps.announce_end));
   }
-  if (step < steps.resolve_end) return resolve(group, op, params, lane);
+  if (step < steps.resolve_end) return resolve(group, op, params, lane, block);
   return exchange_expert_counts(group, op, params, lane);
 }
 
-/// Counts, then takes steps. False if the group gave up.
-template <primitives::Executor Exec, primitives::Coop G>
+/// Counts, then takes steps; `block` announces this rank's outputs. False if the group gave up.
+template <primitives::Executor Exec, primitives::Coop G, class Block = KnownBlock>
 EP_HOST_DEVICE bool route(G group,
                           const primitives::OpContext<Exec>& op,
                           const DispatchParams& params,
-                          const primitives::Lane& lane) {
+                          const primitives::Lane& lane,
+                          const Block& block = {}) {
   const Entry<Exec> entry(group, op);
   // Claimed ahead of the counting: a lane that runs does not depend on one that does not.
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kRoute),
@@ -179,7 +205,7 @@ EP_HOST_DEVICE bool route(G group,
   if (!entry.is_alone(group, op)) return false;
   if (is_counting) complete_counts(group, op, params.routing.tables.shape, scratch, num_counted);
   for (std::int64_t step = tickets.next(group); step >= 0; step = tickets.next(group)) {
-    if (!route_step(group, op, params, lane, step)) return false;
+    if (!route_step(group, op, params, lane, step, block)) return false;
   }
   return true;
 }

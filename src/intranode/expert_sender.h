@@ -54,6 +54,15 @@ class ExpertSender {
     ticket_.note_landed();
   }
 
+  /// As publish_landed, for a lane that stops at the end of each chunk. Precondition: the pipe is
+  /// drained.
+  EP_HOST_DEVICE void publish_drained(std::int64_t token) {
+    if (!params_->copies_at_receiver || !is_end_of_chunk(token)) return;
+    landing_ = token / layout::kDispatchChunkTokens;
+    ticket_.note_landed();
+    publish();
+  }
+
   /// Precondition: the pipe is drained.
   EP_HOST_DEVICE void publish_last() {
     if (landing_ >= 0) publish();

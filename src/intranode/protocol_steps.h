@@ -22,7 +22,8 @@ inline constexpr std::uint32_t kRejectedHandle = 2;
 template <primitives::Executor Exec>
 EP_HOST_DEVICE std::uint32_t handle_rejection(const primitives::OpContext<Exec>& op,
                                               const RoutingParams& routing) {
-  if (op.params->rejection != layout::kAccepted) return op.params->rejection;
+  if (op.params->rejection != layout::kAccepted || routing.block == nullptr)
+    return op.params->rejection;
   return RoutingView<Exec>(routing).is_refused() ? kRejectedHandle : layout::kAccepted;
 }
 

@@ -13,15 +13,22 @@
 
 namespace ep::intranode {
 
+/// All terms are of ranks of this node.
+struct NoFarTerms {
+  static constexpr bool kExist = false;
+};
+
 /// One lane that reads the rows of this rank's tokens, in place or from the ring, and writes their
-/// sums. Terms: FlatTerms or ExpertTerms.
-template <class Terms, primitives::Executor Exec, primitives::Coop G>
+/// sums. Terms: FlatTerms or ExpertTerms. FarTerms: sums that come from other nodes; they are added
+/// behind the terms of this one.
+template <class Terms, primitives::Executor Exec, primitives::Coop G, class FarTerms = NoFarTerms>
 class PullLane {
  public:
   EP_HOST_DEVICE PullLane(G group,
                           const primitives::OpContext<Exec>& op,
                           const CombineParams& params,
-                          const primitives::Lane& lane)
+                          const primitives::Lane& lane,
+                          const FarTerms& far_terms = {})
       : group_(group),
         op_(&op),
         params_(&params),
@@ -30,6 +37,7 @@ class PullLane {
         reducer_(Exec::make_row_reducer(group, lane, params.op, params.sum)),
         scratch_(lane, params.routing.tables.shape),
         terms_(group, op, params, scratch_),
+        far_(far_terms),
         tickets_(group,
                  op.ticket(layout::Ticket::kPull),
                  layout::div_up(routing_.shape().num_tokens, params.ticket_tokens)),
@@ -47,11 +55,17 @@ class PullLane {
       if (next.out == nullptr && !is_over) is_over = !take_token(next);
       if (!abort_.may_proceed(group_)) return false;
       bool is_loading = next.out != nullptr;
+      if constexpr (FarTerms::kExist) {
+        if (is_loading && !look_for_far_terms(front.out == nullptr, is_loading)) return false;
+      }
       if (is_loading && has_ring_ && !look_for_rows(front.out == nullptr, is_loading)) return false;
       if (is_loading) reducer_.load(group_, next);
       if (front.out != nullptr) {
         reducer_.finish(group_, front);
         if (has_ring_) release_front();
+        if constexpr (FarTerms::kExist) {
+          if (!far_.finish_token()) return false;
+        }
       }
       front.out = nullptr;
       if (!is_loading) continue;
@@ -86,6 +100,7 @@ class PullLane {
     sum.out = params_->out + std::int64_t{token_} * params_->out_stride_bytes;
     if (params_->bias.data != nullptr) sum.bias = params_->bias.row(token_);
     terms_.add_terms(sum, index_in_batch());
+    if constexpr (FarTerms::kExist) far_.add_terms(sum, token_);
     if (params_->side_out != nullptr) gather_side_values(token_);
     ++token_;
     ++num_pulled_;
@@ -110,6 +125,14 @@ class PullLane {
     }
     reducer_.fence_acquired();  // [sync:ring-ready] acquire, for the bulk loads that follow
     return true;
+  }
+
+  /// As look_for_rows, of the sums from other nodes.
+  EP_HOST_DEVICE bool look_for_far_terms(bool may_wait, bool& are_here) {
+    are_here = far_.are_here();
+    if (are_here || !may_wait) return true;
+    are_here = true;
+    return far_.await();
   }
 
   /// The next token is in front.
@@ -142,6 +165,7 @@ class PullLane {
   typename Exec::RowReducer reducer_;
   PullScratch scratch_;
   Terms terms_;
+  FarTerms far_;
   primitives::TicketStream<Exec> tickets_;
   primitives::AbortWatch<Exec> abort_;
   bool has_ring_ = false;

@@ -53,6 +53,9 @@ enum class Ticket : int {
   kPush,
   kPull,
   kIndex,
+  kGroup,
+  kPost,
+  kRail,
   kNum
 };
 enum class Stage : int {
@@ -61,8 +64,10 @@ enum class Stage : int {
   kScanned,
   kPrepared,
   kIndexed,
+  kGrouped,
   kResolved,
   kLeft,
+  kRailLeft,
   kNum
 };
 

@@ -29,7 +29,8 @@ EP_HOST_DEVICE bool stage_wait(G group,
                                layout::Stage stage,
                                std::int64_t total) {
   constexpr WaitSite kSites[] = {WaitSite::kCounted,  WaitSite::kTallied, WaitSite::kScanned,
-                                 WaitSite::kPrepared, WaitSite::kIndexed, WaitSite::kResolved};
+                                 WaitSite::kPrepared, WaitSite::kIndexed, WaitSite::kGrouped,
+                                 WaitSite::kResolved};
   const WaitFor wait{kSites[static_cast<int>(stage)], op.rank(), static_cast<std::uint64_t>(total)};
   return wait_until(group, op, wait, [&] {
     return Exec::Memory::load_acquire_gpu(op.stage(stage));  // [sync:stage] acquire

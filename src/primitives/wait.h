@@ -12,22 +12,30 @@ namespace ep::primitives {
 
 /// Where a role waits; part of the fault record.
 enum class WaitSite : std::uint32_t {
-  kCounted,    ///< local: routing of all tokens counted
-  kTallied,    ///< local: rows of all experts summed up
-  kScanned,    ///< local: prefix sums of all columns done
-  kPrepared,   ///< local: side arrays copied into the arena
-  kIndexed,    ///< local: pairs of all sources indexed
-  kResolved,   ///< local: every peer's announcement seen
-  kAnnounced,  ///< a peer's announcement of the operation
-  kCounts,     ///< a peer's counts
-  kBlock,      ///< a peer's announcement of its blocks
-  kChunk,      ///< a chunk of rows from a peer, to copy on
-  kArrived,    ///< all rows and records of a peer
-  kRingReady,  ///< a row in the ring, from its owner
-  kRingFreed,  ///< a row of the ring, read by the peer
-  kPulled,     ///< a peer's reads of this rank's rows
-  kReturned,   ///< router gradients of a peer
-  kAlone,      ///< local, not a wait: another launch of this rank has not ended
+  kCounted,       ///< local: routing of all tokens counted
+  kTallied,       ///< local: rows of all experts summed up
+  kScanned,       ///< local: prefix sums of all columns done
+  kPrepared,      ///< local: side arrays copied into the arena
+  kIndexed,       ///< local: pairs of all sources indexed
+  kGrouped,       ///< local: tokens grouped by node
+  kResolved,      ///< local: every peer's announcement seen
+  kAnnounced,     ///< a peer's announcement of the operation
+  kCounts,        ///< a peer's counts
+  kBlock,         ///< a peer's announcement of its blocks
+  kChunk,         ///< a chunk of rows from a peer, to copy on
+  kArrived,       ///< all rows and records of a peer
+  kRingReady,     ///< a row in the ring, from its owner
+  kRingFreed,     ///< a row of the ring, read by the peer
+  kPulled,        ///< a peer's reads of this rank's rows
+  kReturned,      ///< router gradients of a peer
+  kAlone,         ///< local, not a wait: another launch of this rank has not ended
+  kNetMessage,    ///< what a rank of another node calls
+  kNetBlock,      ///< the announcement of its blocks
+  kNetRows,       ///< a chunk of its rows
+  kNetSums,       ///< a chunk of sums from another node
+  kNetGradients,  ///< router gradients from another node
+  kNetFreed,      ///< a slot whose chunk was read on the other node
+  kNetRoom,       ///< room in the network for a put
 };
 
 struct WaitFor {

@@ -55,9 +55,10 @@ TEST(Stage, WorkOfAnotherStageDoesNotCount) {
 
 TEST(Stage, SaysWhichOneWasNotReached) {
   const std::pair<Stage, WaitSite> sites[] = {
-      {Stage::kCounted, WaitSite::kCounted}, {Stage::kTallied, WaitSite::kTallied},
-      {Stage::kScanned, WaitSite::kScanned}, {Stage::kPrepared, WaitSite::kPrepared},
-      {Stage::kIndexed, WaitSite::kIndexed}, {Stage::kResolved, WaitSite::kResolved}};
+      {Stage::kCounted, WaitSite::kCounted},  {Stage::kTallied, WaitSite::kTallied},
+      {Stage::kScanned, WaitSite::kScanned},  {Stage::kPrepared, WaitSite::kPrepared},
+      {Stage::kIndexed, WaitSite::kIndexed},  {Stage::kGrouped, WaitSite::kGrouped},
+      {Stage::kResolved, WaitSite::kResolved}};
   for (const auto& [stage, site] : sites) {
     ControlWindow window({.num_ranks = 1});
     window.set_timeout(1'000'000);

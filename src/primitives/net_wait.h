@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts and waits of a lane: they drive the network, and end by the deadline like every other wait.
+#pragma once
+
+#include "primitives/net.h"
+#include "primitives/wait.h"
+
+#include <cstdint>
+
+namespace ep::primitives {
+
+/// What a lane says to the network: its ordering domain, and the operation that it works for.
+template <Executor Exec, Net N>
+struct NetLane {
+  const OpContext<Exec>* op;
+  N* net;
+  int context;
+
+  NetLane(const OpContext<Exec>& host, N& network, int channel)
+      : op(&host), net(&network), context(channel % network.num_contexts()) {}
+};
+
+/// Everything that the group stored before may be read by the network. False if the group gave up.
+template <Executor Exec, Net N, Coop G>
+bool net_put(G group, const NetLane<Exec, N>& lane, const NetPut& put) {
+  group.sync();
+  return wait_until(group, *lane.op, {WaitSite::kNetRoom, put.peer, 1}, [&] {
+    if (lane.net->try_put(lane.context, put)) return std::uint64_t{1};
+    lane.net->progress(lane.context);
+    return std::uint64_t{0};
+  });
+}
+
+/// Waits until a signal of this rank has grown to `least`: what it speaks of may be read. False if
+/// the group gave up.
+template <Executor Exec, Net N, Coop G>
+bool net_wait(G group, const NetLane<Exec, N>& lane, const WaitFor& wait, std::uint32_t signal) {
+  return wait_until(group, *lane.op, wait, [&] {
+    std::uint64_t value = lane.net->signal_value(signal);
+    if (value < wait.expected) {
+      lane.net->progress(lane.context);
+      value = lane.net->signal_value(signal);
+    }
+    return value < wait.expected ? value : wait.expected;
+  });
+}
+
+/// Waits until the sources of all puts of the lane's context may be reused. False if the group gave
+/// up.
+template <Executor Exec, Net N, Coop G>
+bool net_flush(G group, const NetLane<Exec, N>& lane) {
+  return wait_until(group, *lane.op, {WaitSite::kNetRoom, lane.op->rank(), 1}, [&] {
+    if (lane.net->is_flushed(lane.context)) return std::uint64_t{1};
+    lane.net->progress(lane.context);
+    return std::uint64_t{0};
+  });
+}
+
+}  // namespace ep::primitives

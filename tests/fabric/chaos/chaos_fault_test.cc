@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Peers that die, stop and come back; what no network does, where a test asks for it; bad input.
 #include "fabric/chaos/chaos.h"
+#include "fabric/net/local_transport.h"
 #include "tests/fabric/chaos/chaos_net.h"
 #include "tests/fabric/chaos/memory_net.h"
 
@@ -9,8 +10,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 namespace ep::fabric {
@@ -156,6 +162,55 @@ TEST(ChaosFaults, AStaleWriteLandsAtItsPoll) {
   EXPECT_EQ(tally.of(Kind::kArrival, 0, 1), 1);
   net.poll_all(9, tally.recorder());
   EXPECT_EQ(net[0].counts()[ChaosDeed::kStaleWrites], 1u) << "once";
+}
+
+/// Sends so many writes to the other rank and waits for as many of it.
+void exchange(Transport& transport, int context, int num_writes) {
+  int num_posted = 0;
+  int num_events = 0;
+  while (num_posted < num_writes || num_events < 2 * num_writes) {
+    const WriteOp op{.peer = 1 - transport.rank(), .context = context, .bytes = 8, .immediate = 1};
+    if (num_posted < num_writes && transport.write(op) == Posted::kYes) ++num_posted;
+    std::array<NetEvent, 8> events;
+    const int num_new = transport.poll(context, events);
+    num_events += num_new;
+    if (num_new == 0) transport.sleep(context, std::chrono::milliseconds(1));
+  }
+}
+
+TEST(ChaosFaults, ContextsMayBeUsedAtOnce) {
+  constexpr int kNumContexts = 2;
+  constexpr int kNumWrites = 200;
+  auto inner = make_local_transports(2, {.name = {},
+                                         .order = ArrivalOrder::kOrdered,
+                                         .num_contexts = kNumContexts,
+                                         .max_outstanding = 16});
+  ASSERT_TRUE(inner.ok());
+  ChaosConfig config = ChaosConfig::hostile(1, ArrivalOrder::kUnordered);
+  for (int peer : {0, 1}) {
+    config.faults.push_back({.kind = ChaosFault::Kind::kStop, .peer = peer, .polls = 100});
+  }
+  std::vector<std::byte> memory(8 * 2);
+  std::vector<std::unique_ptr<ChaosTransport>> ranks;
+  for (auto& transport : *inner) {
+    ranks.push_back(*make_chaos_transport(std::move(transport), config));
+    ASSERT_TRUE(
+        ranks.back()->add_window(std::span(memory).subspan((ranks.size() - 1) * 8, 8)).ok());
+  }
+  for (int rank : {0, 1}) {
+    ASSERT_TRUE(ranks[1 - rank]->set_peer_window(rank, 0, ranks[rank]->describe_window(0)).ok());
+  }
+  {
+    std::vector<std::jthread> threads;
+    for (auto& rank : ranks) {
+      for (int context = 0; context < kNumContexts; ++context) {
+        threads.emplace_back([&rank, context] { exchange(*rank, context, kNumWrites); });
+      }
+    }
+  }
+  for (auto& rank : ranks) {
+    EXPECT_EQ(rank->counts()[ChaosDeed::kArrivals], std::uint64_t{kNumContexts * kNumWrites});
+  }
 }
 
 TEST(ChaosInput, PlacesOutsideTheirWindowsAreRefusedAtOnce) {

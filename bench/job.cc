@@ -74,13 +74,17 @@ RowFormat Job::row_format() const {
   return {.dtype = options.dtype, .hidden = options.hidden, .exact = options.exact};
 }
 
+RoutingConfig Job::routing_config() const {
+  return {.num_ranks = options.ranks,
+          .num_tokens = options.tokens,
+          .topk = options.topk,
+          .num_experts = options.experts,
+          .seed = options.seed,
+          .exact = options.exact};
+}
+
 std::unique_ptr<Routing> Job::make_routing() const {
-  const RoutingConfig config = {.num_ranks = options.ranks,
-                                .num_tokens = options.tokens,
-                                .topk = options.topk,
-                                .num_experts = options.experts,
-                                .seed = options.seed,
-                                .exact = options.exact};
+  const RoutingConfig config = routing_config();
   if (trace) return make_trace_routing(config, trace);
   if (text) return make_text_routing(config, row_format(), text);
   return make_random_routing(config);

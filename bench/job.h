@@ -29,6 +29,7 @@ struct Job {
   std::optional<GpuMachine> gpus;
 
   RowFormat row_format() const;
+  RoutingConfig routing_config() const;
   std::unique_ptr<Routing> make_routing() const;
 };
 

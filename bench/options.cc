@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "base/env.h"
 #include "bench/gpu_info.h"
+#include "bench/model.h"
 #include "bench/soak.h"
 
 #include <ep/sm_budget.h>
@@ -27,6 +28,11 @@ constexpr int kMaxExperts = 1 << 16;
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 24;
 constexpr std::int64_t kMaxHidden = std::int64_t{1} << 24;
 constexpr int kMaxIters = 10'000'000;
+constexpr int kMaxChunkTokens = 1 << 16;
+constexpr double kMaxZipfExponent = 8;
+constexpr double kMaxMicros = 1e6;
+constexpr double kMinGbps = 1e-3;
+constexpr double kMaxGbps = 1e6;
 constexpr std::int64_t kRowGranuleBytes = 16;
 
 template <class T>
@@ -109,8 +115,8 @@ void add_list(CLI::App& app,
 }
 
 void add_shape_options(CLI::App& app, Options& options) {
-  add_number(app, "--ranks", options.ranks, 1, kMaxRanks)
-      ->description("Processes or threads that dispatch to each other, default 2");
+  add_list(app, "--ranks", options.ranks_list, {.min = 1, .max = kMaxRanks},
+           "Processes or threads that dispatch to each other, default 2; model takes a list");
   app.add_option("--lsa-size", options.lsa_size, "Ranks that reach each other by load and store");
   add_list(app, "--tokens", options.tokens_list, {.min = 0, .max = kMaxTokens},
            "Tokens per rank, default 1024; sweep takes a list: 128,1024");
@@ -149,7 +155,26 @@ void add_input_options(CLI::App& app, Options& options) {
   app.add_option("--json", options.json, "Writes a line per operation to a file, - is stdout");
   app.add_option("--ceilings", options.ceilings,
                  "JSON lines of a p2p run of this machine: figures are given as shares of them");
-  app.add_option("--plot", options.plot, "sweep: a PNG of time and GB/s (python3-matplotlib)");
+  app.add_option("--plot", options.plot,
+                 "sweep: a PNG of time and GB/s; model: of bytes and time (python3-matplotlib)");
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  LinkCosts& costs = options.costs;
+  add_number(app, "--chunk-tokens", options.chunk_tokens, 1, kMaxChunkTokens)
+      ->description("model: tokens of a rank that may share a put, default 8");
+  add_number(app, "--zipf", options.zipf_exponent, 0.0, kMaxZipfExponent)
+      ->description("model: exponent of the skewed routing, default 0.5");
+  add_number(app, "--message-us", costs.message_us, 0.0, kMaxMicros)
+      ->description("model: time of a NIC per message, default 1");
+  add_number(app, "--net-gbps", costs.net_gbps, kMinGbps, kMaxGbps)
+      ->description("model: GB/s of a NIC and direction, default 50");
+  add_number(app, "--net-latency-us", costs.net_latency_us, 0.0, kMaxMicros)
+      ->description("model: from a put to its signal, default 5");
+  add_number(app, "--push-gbps", costs.push_gbps, kMinGbps, kMaxGbps)
+      ->description("model: GB/s that a rank stores to its node, default 365");
+  add_number(app, "--pull-gbps", costs.pull_gbps, kMinGbps, kMaxGbps)
+      ->description("model: GB/s that a rank loads from its node, default 335");
 }
 
 std::string parse_capacity(const std::string& text, Capacity& capacity) {
@@ -202,16 +227,21 @@ void add_everything(CLI::App& app, Options& options) {
   add_command(app, options, Command::kSoak,
               "Rounds of dispatch and combine without a barrier, one rank late, exact sums");
   add_command(app, options, Command::kP2p, "What the GPUs' links and memory can do, by SMs");
+  add_command(app, options, Command::kModel,
+              "Bytes, messages and an estimate of time by number of ranks; runs nothing");
   add_shape_options(app, options);
   add_run_options(app, options);
   add_input_options(app, options);
   add_limit_options(app, options);
+  add_model_options(app, options.model);
 }
 
 Given given_of(const CLI::App& app) {
   const auto is_given = [&app](const char* name) { return app.count(name) > 0; };
   return {.ranks = is_given("--ranks"),
+          .lsa_size = is_given("--lsa-size"),
           .tokens = is_given("--tokens"),
+          .hidden = is_given("--hidden"),
           .topk = is_given("--topk"),
           .experts = is_given("--experts"),
           .iters = is_given("--iters"),
@@ -219,9 +249,22 @@ Given given_of(const CLI::App& app) {
           .capacity = is_given("--capacity")};
 }
 
+void settle_model(Options& options) {
+  const ModelDefaults defaults;
+  const Given& given = options.given;
+  if (!given.ranks) options.ranks_list = defaults.ranks;
+  if (!given.lsa_size) options.lsa_size = defaults.lsa_size;
+  if (!given.tokens) options.tokens = defaults.tokens;
+  if (!given.hidden) options.hidden = defaults.hidden;
+  if (!given.topk) options.topk = defaults.topk;
+  if (!given.experts) options.experts = defaults.experts;
+  if (!given.capacity) options.capacity.kind = Capacity::Kind::kAuto;
+}
+
 /// What the lists and the backend decide.
 void settle(Options& options) {
   if (!options.tokens_list.empty()) options.tokens = options.tokens_list.front();
+  if (!options.ranks_list.empty()) options.ranks = options.ranks_list.front();
   if (!options.sms_list.empty() && options.command != Command::kP2p) {
     options.sms = options.sms_list.front();
   }
@@ -230,6 +273,7 @@ void settle(Options& options) {
     if (!options.given.iters) options.iters = kSoakRounds;
     if (!options.given.tokens) options.tokens = kSoakTokens;
   }
+  if (options.command == Command::kModel) settle_model(options);
   // An operation of exact size stops the host in the middle.
   if (options.backend == Backend::kCuda && !options.given.capacity) {
     options.capacity.kind = Capacity::Kind::kAuto;
@@ -263,13 +307,22 @@ Status validate_backend(const Options& options) {
 
 Status validate_lists(const Options& options) {
   const bool is_sweep = options.command == Command::kSweep;
+  const bool is_model = options.command == Command::kModel;
   if (options.tokens_list.size() > 1 && !is_sweep) {
     return invalid("--tokens takes a list only for sweep");
   }
   if (options.sms_list.size() > 1 && !is_sweep && options.command != Command::kP2p) {
     return invalid("--sms takes a list only for sweep and p2p");
   }
-  if (options.plot && !is_sweep) return invalid("--plot " + *options.plot + " is for sweep");
+  if (options.ranks_list.size() > 1 && !is_model) {
+    return invalid("--ranks takes a list only for model");
+  }
+  if (options.ranks_list.size() > 1 && options.given.ranks && options.trace) {
+    return invalid("--ranks takes no list beside a --trace, which has ranks of its own");
+  }
+  if (options.plot && !is_sweep && !is_model) {
+    return invalid("--plot " + *options.plot + " is for sweep and model");
+  }
   if (options.command == Command::kSoak && options.trace) {
     return invalid("soak chooses its own routing, not a --trace");
   }
@@ -279,6 +332,10 @@ Status validate_lists(const Options& options) {
 
 Status validate_topology(const Options& options) {
   if (!options.lsa_size) return {};
+  if (options.command == Command::kModel) {
+    if (*options.lsa_size >= 1) return {};
+    return invalid("--lsa-size " + std::to_string(*options.lsa_size) + ": must be at least 1");
+  }
   const std::string values = "--lsa-size " + std::to_string(*options.lsa_size) + ", --ranks " +
                              std::to_string(options.ranks);
   if (*options.lsa_size < 1 || *options.lsa_size > options.ranks) {
@@ -353,6 +410,8 @@ const char* name_of(Command command) {
       return "sweep";
     case Command::kSoak:
       return "soak";
+    case Command::kModel:
+      return "model";
   }
   return "?";
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "bench/exit_code.h"
+#include "bench/link_costs.h"
 
 #include <ep/config.h>
 #include <ep/dtype.h>
@@ -19,7 +20,7 @@
 
 namespace ep::bench {
 
-enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep, kSoak };
+enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep, kSoak, kModel };
 enum class Launch : std::uint8_t { kFork, kThreads };
 enum class Mode : std::uint8_t { kEager, kGraph };
 enum class RoutingReuse : std::uint8_t {
@@ -45,12 +46,21 @@ struct Capacity {
 /// Which options the command line names: a trace and a launcher decide the others.
 struct Given {
   bool ranks = false;
+  bool lsa_size = false;
   bool tokens = false;
+  bool hidden = false;
   bool topk = false;
   bool experts = false;
   bool iters = false;
   bool launch = false;
   bool capacity = false;
+};
+
+struct ModelOptions {
+  /// Tokens of a rank that may share a put.
+  int chunk_tokens = 8;
+  double zipf_exponent = 0.5;
+  LinkCosts costs;
 };
 
 struct Options {
@@ -65,9 +75,10 @@ struct Options {
   DType dtype = DType::kBf16;
   Layout layout = Layout::kFlat;
   std::optional<int> sms;
-  /// Of sweep and p2p, which take several; else at most one.
+  /// Of sweep, p2p and model, which take several; else at most one.
   std::vector<int> sms_list;
   std::vector<std::int64_t> tokens_list;
+  std::vector<int> ranks_list;
   Command swept = Command::kDispatch;
   std::optional<std::string> plot;
   std::optional<std::string> ceilings;
@@ -85,6 +96,7 @@ struct Options {
   Placement placement = Placement::kArena;
   Capacity capacity;
   int align = 1;
+  ModelOptions model;
   std::chrono::milliseconds timeout{10'000};
   Given given;
 };

@@ -18,7 +18,7 @@
 namespace ep::bench {
 namespace {
 
-constexpr const char* kScript = "plot_sweep.py";
+constexpr const char* kScript = "plot_bench.py";
 
 /// Beside the program where both were copied elsewhere, else in the sources.
 std::string script_path() {
@@ -93,10 +93,10 @@ Status check_plotting() {
                 "--plot needs python3 with matplotlib (Debian and Ubuntu: python3-matplotlib)");
 }
 
-Status plot_sweep(const std::string& json_lines, const std::string& png_path) {
+Status plot_lines(const std::string& json_lines, const std::string& png_path) {
   EP_TRY_ASSIGN(const int code, run_script(png_path, json_lines));
   if (code == 0) return {};
-  return Status(Errc::kInternal, "plot_sweep.py ended with " + std::to_string(code));
+  return Status(Errc::kInternal, "plot_bench.py ended with " + std::to_string(code));
 }
 
 }  // namespace ep::bench

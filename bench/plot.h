@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the lines of a sweep with tools/plot_sweep.py.
+// Draws JSON lines of a sweep or of the model with tools/plot_bench.py.
 #pragma once
 
 #include <ep/status.h>
@@ -12,6 +12,6 @@ namespace ep::bench {
 Status check_plotting();
 
 /// Errors: kInternal if the script fails.
-Status plot_sweep(const std::string& json_lines, const std::string& png_path);
+Status plot_lines(const std::string& json_lines, const std::string& png_path);
 
 }  // namespace ep::bench

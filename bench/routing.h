@@ -57,6 +57,9 @@ class Routing {
 
 /// top-k different experts, uniform, for every token.
 std::unique_ptr<Routing> make_random_routing(const RoutingConfig& config);
+/// top-k different experts, drawn one after the other: the i-th most popular of those that are left
+/// has weight i^-exponent; which ones are popular is random. Precondition: exponent >= 0.
+std::unique_ptr<Routing> make_zipf_routing(const RoutingConfig& config, double exponent);
 /// Softmax over the top-k of a fixed random projection of the word's row.
 std::unique_ptr<Routing> make_text_routing(const RoutingConfig& config,
                                            const RowFormat& format,

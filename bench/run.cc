@@ -6,6 +6,7 @@
 #include "bench/file_bytes.h"
 #include "bench/info.h"
 #include "bench/launch.h"
+#include "bench/model.h"
 #include "bench/p2p.h"
 #include "bench/plot.h"
 #include "bench/rank_bench.h"
@@ -62,7 +63,7 @@ Result<ExitCode> sweep_and_report(const Job& shared_job, RankScope& scope) {
   if (scope.rank == 0) {
     print_sweep(job, result, report_stream(job.options));
     EP_TRY(write_json_lines(job.options, result.json_lines));
-    if (job.options.plot) EP_TRY(plot_sweep(result.json_lines, *job.options.plot));
+    if (job.options.plot) EP_TRY(plot_lines(result.json_lines, *job.options.plot));
   }
   return result.has_wrong_row() ? ExitCode::kWrongRow : ExitCode::kRight;
 }
@@ -116,14 +117,29 @@ Status claim_outputs(const Job& job) {
   return write_trace(record_trace(*routing, num_steps), *job.options.record);
 }
 
+using RunAlone = Status (*)(const Job&, std::ostream&);
+
+/// Of a command that starts no ranks, else null.
+RunAlone run_alone_of(Command command) {
+  switch (command) {
+    case Command::kInfo:
+      return run_info;
+    case Command::kP2p:
+      return run_p2p;
+    case Command::kModel:
+      return run_model;
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 ExitCode run(const Options& options) {
   const Result<Job> job = make_job(options);
   if (!job.ok()) return fail(job.status());
   if (const Status status = claim_outputs(*job); !status.ok()) return fail(status);
-  if (options.command == Command::kInfo || options.command == Command::kP2p) {
-    const auto run_alone = options.command == Command::kInfo ? run_info : run_p2p;
+  if (const RunAlone run_alone = run_alone_of(options.command)) {
     const Status status = run_alone(*job, report_stream(options));
     return status.ok() ? ExitCode::kRight : fail(status);
   }

@@ -39,7 +39,7 @@ main() {
   copy_libraries "$out" "${binaries[@]}"
   strip --strip-debug "${binaries[@]}"
   cp "$kRoot"/scripts/gpu_* "$out/scripts/"
-  cp "$kRoot/tools/plot_sweep.py" "$kRoot/bench/data/persuasion.txt" "$out/"
+  cp "$kRoot/tools/plot_bench.py" "$kRoot/bench/data/persuasion.txt" "$out/"
   echo "${#binaries[@]} binaries, $(find "$out/lib" -name '*.so*' | wc -l) libraries, $(du -sm "$out" | cut -f1) MiB in $out"
 }
 

@@ -31,6 +31,8 @@ constexpr std::array kTable = {
             "the one seed that tests of many seeds run: replays a failure; default: all"},
     EnvSpec{EnvVar::kTestBackend, "EP_TEST_BACKEND",
             "where the tests of operations run: host, cuda; default host"},
+    EnvSpec{EnvVar::kTestLsaSize, "EP_TEST_LSA_SIZE",
+            "ranks per node in the tests of operations; default: all"},
     EnvSpec{EnvVar::kTorchRank, "RANK", "torchrun: rank"},
     EnvSpec{EnvVar::kTorchWorldSize, "WORLD_SIZE", "torchrun: number of ranks"},
     EnvSpec{EnvVar::kTorchLocalWorldSize, "LOCAL_WORLD_SIZE", "torchrun: ranks on this host"},

@@ -26,6 +26,7 @@ enum class EnvVar : std::uint8_t {
   kTestScale,
   kTestSeed,
   kTestBackend,
+  kTestLsaSize,
   kTorchRank,
   kTorchWorldSize,
   kTorchLocalWorldSize,

@@ -34,6 +34,9 @@ std::vector<Field> fields_of(const Result<ResolvedConfig>& local) {
       {"experts (fingerprint)", config.experts.fingerprint()},
       {"ring_slots", config.ring_slots.value_or(0)},
       {"lsa_size", config.lsa_size.value_or(0)},
+      {"net.num_slots", config.net.num_slots},
+      {"net.is_unordered", config.net.is_unordered ? 1 : 0},
+      {"presence of net.chaos_seed", config.net.chaos_seed ? 1 : 0},
       {"timeout (ms)", local.ok() ? local->timeout.count() : 0},
       {"first_epoch", static_cast<std::int64_t>(config.first_epoch)},
   };

@@ -85,6 +85,13 @@ Check DispatchCall::check() const {
                     to_string(input.scales) + ": " + std::to_string(input.scales.size(1)) +
                         " scales per row, need 1 to H = " + std::to_string(input.x.size(1)));
     }
+    if (state.rails() != nullptr &&
+        row_bytes_of(input.scales) > state.rails()->net().shape.max_tail_bytes()) {
+      return refuse(Rejection::kScales, "scales",
+                    to_string(input.scales) + ": " + std::to_string(row_bytes_of(input.scales)) +
+                        " bytes per row, but rows between nodes carry at most " +
+                        std::to_string(state.rails()->net().shape.max_tail_bytes()));
+    }
   }
   if (Check check = is_fresh() ? check_fresh() : check_cached()) return check;
   const DispatchOptions& options = request_.options;

@@ -6,6 +6,7 @@
 #include "core/cuda_backend.h"
 #include "core/group_state.h"
 #include "core/host_engine.h"
+#include "core/rails.h"
 #include "fabric/host/arena.h"
 #include "primitives/row_reducer.h"
 
@@ -23,6 +24,7 @@ namespace {
 constexpr std::chrono::milliseconds kDefaultTimeout{10'000};
 constexpr int kMaxRingSlots = 64;
 constexpr int kHostRingSlots = 4;
+constexpr int kMaxNetSlots = 64;
 // Offsets of rows are 64-bit; their numbers travel as 32-bit words.
 constexpr std::int64_t kMaxTokens = std::int64_t{1} << 28;
 constexpr std::int64_t kMaxHiddenBytes = std::int64_t{1} << 24;
@@ -54,6 +56,7 @@ Status check_ranges(const GroupConfig& config, int num_ranks) {
       {"ring_slots", config.ring_slots.value_or(1), 1, kMaxRingSlots},
       {"num_sms", config.num_sms.value_or(1), 1, SmBudget::kMaxSms},
       {"lsa_size", config.lsa_size.value_or(num_ranks), 1, num_ranks},
+      {"net.num_slots", config.net.num_slots, 1, kMaxNetSlots},
       {"timeout (ms)", config.timeout.value_or(kDefaultTimeout).count(), 1,
        base::kMaxSeconds * 1000},
   };
@@ -89,20 +92,51 @@ Status check_supported(const GroupConfig& config, int num_ranks) {
   if (config.backend != Backend::kHost && !has_cuda_backend()) {
     return Status(Errc::kUnsupported, "group: the CUDA backend is not available in this build");
   }
-  if (config.lsa_size.value_or(num_ranks) < num_ranks) {
+  if (config.backend != Backend::kHost && config.lsa_size.value_or(num_ranks) < num_ranks) {
     return Status(Errc::kUnsupported,
                   "group: lsa_size = " + std::to_string(config.lsa_size.value_or(0)) + " of " +
                       std::to_string(num_ranks) +
-                      " ranks needs the internode path, which is not available in this build");
+                      " ranks needs the path between nodes, which CUDA groups do not have yet");
   }
   return Status();
 }
 
+/// Segment 0.
+struct SegmentPlan {
+  layout::ControlLayout control;
+  NodeTable nodes;
+  layout::NetLayout net;
+
+  bool has_rails() const { return nodes.map().num_nodes > 1; }
+  std::int64_t net_bytes() const { return has_rails() ? net.total_bytes - control.total_bytes : 0; }
+  std::int64_t total_bytes() const { return control.total_bytes + net_bytes(); }
+};
+
+/// Precondition: the config is resolved.
+SegmentPlan plan_segment(const GroupConfig& config, int num_ranks) {
+  const layout::ControlLayout control =
+      layout::make_control_layout(control_shape(config, num_ranks));
+  NodeTable nodes(num_ranks, *config.lsa_size);
+  const layout::NetLayout net = net_layout(config, nodes, control);
+  return {.control = control, .nodes = std::move(nodes), .net = net};
+}
+
 /// Collective.
-Status make_host_parts(Bootstrap& bootstrap, std::int64_t control_bytes, GroupState::Parts& parts) {
+Status make_host_parts(Bootstrap& bootstrap, const SegmentPlan& plan, GroupState::Parts& parts) {
   const base::Deadline deadline = base::Deadline::after(parts.config.timeout);
-  EP_TRY_ASSIGN(parts.arena, fabric::HostArena::create(bootstrap, control_bytes, deadline));
-  parts.engine = std::make_unique<HostEngine>();
+  const int node = plan.nodes.map().node_of[bootstrap.rank()];
+  EP_TRY_ASSIGN(std::unique_ptr<fabric::HostArena> arena,
+                fabric::HostArena::create(bootstrap, plan.total_bytes(), deadline, node));
+  fabric::HostArena& shared = *arena;
+  parts.arena = std::move(arena);
+  if (plan.has_rails()) {
+    EP_TRY_ASSIGN(parts.rails, Rails::create(bootstrap, {.config = parts.config.config,
+                                                         .control = plan.control,
+                                                         .nodes = plan.nodes,
+                                                         .net = plan.net,
+                                                         .arena = shared}));
+  }
+  parts.engine = std::make_unique<HostEngine>(parts.rails.get());
   return Status();
 }
 
@@ -167,9 +201,10 @@ Result<ArenaPlan> Group::plan(const GroupConfig& config, int num_ranks) {
                   "plan: num_ranks = " + std::to_string(num_ranks) + ", need >= 1");
   }
   EP_TRY_ASSIGN(const core::ResolvedConfig resolved, core::resolve_config(config, num_ranks));
-  const layout::ControlLayout layout =
-      layout::make_control_layout(core::control_shape(resolved.config, num_ranks));
-  ArenaPlan plan{.control_bytes = layout.control_bytes, .ring_bytes = layout.ring_bytes};
+  const core::SegmentPlan segment = core::plan_segment(resolved.config, num_ranks);
+  ArenaPlan plan{.control_bytes = segment.control.control_bytes,
+                 .ring_bytes = segment.control.ring_bytes,
+                 .net_bytes = segment.net_bytes()};
   if (config.pool_bytes > 0) {
     plan.pool_bytes =
         fabric::Pool::segment_bytes_for(config.pool_bytes, core::GroupState::kPoolGrowthBytes);
@@ -178,20 +213,19 @@ Result<ArenaPlan> Group::plan(const GroupConfig& config, int num_ranks) {
     return config.backend == Backend::kCuda && bytes > 0 ? core::cuda_segment_bytes(bytes) : bytes;
   };
   plan.pool_bytes = segment_bytes(plan.pool_bytes);
-  plan.total_bytes = segment_bytes(layout.total_bytes) + plan.pool_bytes;
+  plan.total_bytes = segment_bytes(segment.total_bytes()) + plan.pool_bytes;
   return plan;
 }
 
 Result<std::unique_ptr<Group>> Group::create(Bootstrap& bootstrap, const GroupConfig& config) {
   const Result<core::ResolvedConfig> local = core::resolve_config(config, bootstrap.num_ranks());
   EP_TRY(core::agree_on_config(bootstrap, local));
-  const layout::ControlLayout layout =
-      layout::make_control_layout(core::control_shape(local->config, bootstrap.num_ranks()));
+  const core::SegmentPlan plan = core::plan_segment(local->config, bootstrap.num_ranks());
   core::GroupState::Parts parts{
       .config = *local, .arena = nullptr, .engine = nullptr, .share = nullptr};
   EP_TRY(config.backend == Backend::kCuda
-             ? core::make_cuda_parts(bootstrap, layout.total_bytes, parts)
-             : core::make_host_parts(bootstrap, layout.total_bytes, parts));
+             ? core::make_cuda_parts(bootstrap, plan.total_bytes(), parts)
+             : core::make_host_parts(bootstrap, plan, parts));
   auto state = std::make_unique<core::GroupState>(std::move(parts));
   Status memory = state->initialize();
   if (memory.ok() && config.pool_bytes > 0) memory = state->pool().reserve(config.pool_bytes);

@@ -20,6 +20,7 @@ GroupState::GroupState(Parts parts)
           static_cast<std::uint64_t>(std::chrono::nanoseconds(parts.config.timeout).count())),
       share_(std::move(parts.share)),
       arena_(std::move(parts.arena)),
+      rails_(std::move(parts.rails)),
       pool_(std::make_unique<fabric::Pool>(
           *arena_,
           fabric::PoolOptions{.growth_bytes = kPoolGrowthBytes, .timeout = parts.config.timeout})),
@@ -87,6 +88,11 @@ primitives::OpParams GroupState::op_params() const {
   params.gone_flags = view.gone_flags;
   params.board = params.own;
   params.num_peers = num_ranks();
+  if (rails_ != nullptr) {
+    params.first_peer = rails_->first_peer();
+    params.num_peers = rails_->num_peers();
+    params.host_of = rails_->host_of();
+  }
   params.layout = layout_;
   params.rank = rank();
   params.timeout_ns = timeout_ns_;

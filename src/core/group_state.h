@@ -5,6 +5,7 @@
 #include "core/device_budget.h"
 #include "core/engine.h"
 #include "core/expert_tables.h"
+#include "core/rails.h"
 #include "fabric/arena.h"
 #include "fabric/pool.h"
 #include "layout/control.h"
@@ -57,6 +58,8 @@ class GroupState {
     std::unique_ptr<Engine> engine;
     /// Null: nobody shares a device whose kernels must fit on it together.
     std::unique_ptr<DeviceShare> share{};
+    /// Null: all ranks are of one node.
+    std::unique_ptr<Rails> rails{};
   };
   explicit GroupState(Parts parts);
 
@@ -70,6 +73,8 @@ class GroupState {
   fabric::Arena& arena() { return *arena_; }
   fabric::Pool& pool() const { return *pool_; }
   Engine& engine() const { return *engine_; }
+  /// Null: all ranks are of one node.
+  const Rails* rails() const { return rails_.get(); }
 
   /// Kept by handles: a handle of another group, or of one that is gone, is refused.
   const std::shared_ptr<const int>& identity() const { return identity_; }
@@ -119,6 +124,7 @@ class GroupState {
   std::uint64_t timeout_ns_;
   std::unique_ptr<DeviceShare> share_;
   std::unique_ptr<fabric::Arena> arena_;
+  std::unique_ptr<Rails> rails_;
   std::unique_ptr<fabric::Pool> pool_;
   ExpertTableCache expert_tables_;
   /// Destroyed before the memory that its operations use.

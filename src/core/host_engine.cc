@@ -2,6 +2,8 @@
 // Runs operations on threads of this process.
 #include "core/host_engine.h"
 
+#include "core/rails.h"
+#include "internode/host.h"
 #include "intranode/host.h"
 #include "primitives/memory.h"
 
@@ -25,12 +27,22 @@ Status HostEngine::begin(Stream stream) {
 }
 
 Status HostEngine::launch(const intranode::DispatchParams& params, int num_sms, Stream /*stream*/) {
-  intranode::launch_dispatch(launcher_, params, num_sms);
+  if (rails_ == nullptr) {
+    intranode::launch_dispatch(launcher_, params, num_sms);
+    return {};
+  }
+  internode::launch_dispatch(launcher_, rails_->host_rail(), params, num_sms);
+  rails_->spread_failure();
   return {};
 }
 
 Status HostEngine::launch(const intranode::CombineParams& params, int num_sms, Stream /*stream*/) {
-  intranode::launch_combine(launcher_, params, num_sms);
+  if (rails_ == nullptr) {
+    intranode::launch_combine(launcher_, params, num_sms);
+    return {};
+  }
+  internode::launch_combine(launcher_, rails_->host_rail(), params, num_sms);
+  rails_->spread_failure();
   return {};
 }
 

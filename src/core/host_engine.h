@@ -10,8 +10,13 @@
 
 namespace ep::core {
 
+class Rails;
+
 class HostEngine final : public Engine {
  public:
+  /// `rails`: of a group of several nodes, else null; they outlive the engine.
+  explicit HostEngine(Rails* rails = nullptr) : rails_(rails) {}
+
   bool is_synchronous() const override { return true; }
   Status begin(Stream stream) override;
   void end() override {}
@@ -36,6 +41,7 @@ class HostEngine final : public Engine {
   int suggest_sms(const OpShape& shape) const override { return suggest_num_sms(shape); }
 
  private:
+  Rails* rails_;
   fabric::HostLauncher launcher_;
   layout::OpReport report_;
 };

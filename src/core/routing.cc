@@ -3,6 +3,7 @@
 #include "core/routing.h"
 
 #include "base/check.h"
+#include "layout/rail_tables.h"
 
 #include <algorithm>
 #include <utility>
@@ -35,6 +36,14 @@ Result<std::shared_ptr<Routing>> Routing::create(GroupState& state,
                                  .has_expert_rows = spec.layout == Layout::kExpertMajor});
   EP_TRY_ASSIGN(routing->experts_, state.expert_tables(spec.experts, stream));
   EP_TRY_ASSIGN(routing->table_block_, state.allocate_block(routing->tables_.total_bytes));
+  if (const Rails* rails = state.rails()) {
+    const layout::RailTableLayout layout =
+        layout::make_rail_table_layout({.tables = routing->tables_.shape,
+                                        .num_nodes = rails->net().shape.num_nodes,
+                                        .num_delegates = rails->num_delegates(),
+                                        .max_tokens = rails->net().shape.max_tokens});
+    EP_TRY_ASSIGN(routing->rail_block_, state.allocate_block(layout.total_bytes));
+  }
   routing->table_storage_ = std::make_shared<Storage>(routing->table_block_);
   return routing;
 }
@@ -51,7 +60,8 @@ intranode::RoutingParams Routing::params() const {
           .rank_of = experts_->rank_of(),
           .local_of = experts_->local_of(),
           .num_local_experts = num_local_experts(),
-          .alignment = spec_.alignment};
+          .alignment = spec_.alignment,
+          .rail_block = rail_block_ == nullptr ? nullptr : rail_block_->data};
 }
 
 const std::int32_t* Routing::src_tokens() const {

@@ -87,6 +87,8 @@ class Routing {
   /// Of all tensors in that block.
   std::shared_ptr<Storage> table_storage_;
   std::shared_ptr<fabric::Block> record_block_;
+  /// layout::RailTableLayout, in groups of several nodes.
+  std::shared_ptr<fabric::Block> rail_block_;
 };
 
 /// The announced form of a block of this rank's pool.

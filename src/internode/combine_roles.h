@@ -18,9 +18,7 @@ using CombineCall = RailCall<intranode::CombineParams, N>;
 
 /// Tells the delegates what this rank calls. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool post_combine(G group,
-                  const HostSide<Exec, N>& host,
-                  const intranode::CombineParams& params) {
+bool post_combine(G group, const HostSide<Exec, N>& host, const intranode::CombineParams& params) {
   const layout::TableShape& shape = params.routing.tables.shape;
   layout::NetMessage message;
   message.rejection = intranode::handle_rejection(host.op, params.routing);
@@ -44,8 +42,7 @@ void post_combine_role(G group, const CombineCall<N>& call, const primitives::La
   if (tickets.next(group) >= 0 && !post_combine(group, host, params)) return;
   const intranode::Outcome outcome = intranode::await_verdict(group, host.op);
   if (outcome == intranode::Outcome::kGaveUp) return;
-  leave_rails(group, host, call, host.layout().sums_received,
-              outcome == intranode::Outcome::kMove);
+  leave_rails(group, host, call, host.layout().sums_received, outcome == intranode::Outcome::kMove);
   intranode::leave_combine(group, host.op, params);
 }
 
@@ -64,7 +61,7 @@ void pull_far_rows(G group, const CombineCall<N>& call, const primitives::Lane& 
     const Far far(group, host, params);
     if (!intranode::PullLane<Terms, Exec, G, Far>(group, host.op, params, lane, far).run()) return;
   }
-  leave_rails(group, host, call, host.layout().sums_received, has_moved);
+  if (!leave_rails(group, host, call, host.layout().sums_received, has_moved)) return;
   intranode::leave_combine(group, host.op, params);
 }
 
@@ -95,6 +92,7 @@ void run_combine_delegate(
       .chunks = tables.of_delegate(index, params.routing.tables.shape.num_tokens)};
   const intranode::Entry<Exec> entry(group, op);
   if (!entry.is_alone(group, op) || !role(host, view, params)) return;
+  if (!primitives::net_flush(group, host.net)) return;
   if (!intranode::is_last_to_leave(group, op)) return;
   const std::uint64_t verdict = Exec::Memory::load(&op.local()->verdict.value);
   if (static_cast<intranode::Verdict>(verdict) == intranode::Verdict::kAccepted &&
@@ -114,8 +112,7 @@ void delegate_prepare_role(G group,
       group, call, index, lane,
       [&](const HostSide<Exec, N>&, const DelegateView<Exec>& view,
           const intranode::CombineParams& params) {
-        primitives::TicketStream<Exec> tickets(group, view.op->ticket(layout::Ticket::kResolve),
-                                               1);
+        primitives::TicketStream<Exec> tickets(group, view.op->ticket(layout::Ticket::kResolve), 1);
         return tickets.next(group) < 0 || intranode::resolve_combine(group, *view.op, params);
       });
 }

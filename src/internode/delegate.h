@@ -109,9 +109,8 @@ inline intranode::CombineParams delegate_combine(const intranode::CombineParams&
   params.src_tokens = nullptr;
   params.record_rows = nullptr;
   params.side = {};
-  params.side_out = nullptr;
   params.bias = {};
-  params.out = nullptr;
+  params.out = nullptr;  // of side_out only counts whether there is one
   params.is_staged = false;
   params.weights = {.input = message_table(received.weights, topk),
                     .num_rows = num_tokens,

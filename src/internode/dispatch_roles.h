@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The roles of a dispatch between nodes: of a rank's own operation (post, rail) and of its delegates
-// (route, forward). README.md draws how they meet.
+// The roles of a dispatch between nodes: of a rank's own operation (post, rail) and of its
+// delegates (route, forward). README.md draws how they meet.
 #pragma once
 
 #include "internode/chunk_steps.h"
@@ -75,7 +75,7 @@ void post_dispatch_role(G group, const DispatchCall<N>& call, const primitives::
     if (!group_by_node(group, host, params)) return;
     if (is_poster && params.returns_gradient && !take_gradients(group, host, params)) return;
   }
-  leave_rails(group, host, call, host.layout().rows_sent, has_moved);
+  if (!leave_rails(group, host, call, host.layout().rows_sent, has_moved)) return;
   intranode::leave_dispatch(group, host.op, params);
 }
 
@@ -93,7 +93,7 @@ void rail_role(G group, const DispatchCall<N>& call, const primitives::Lane& lan
     if (!group_by_node(group, host, params)) return;
     if (!RailLane<Exec, N, G>(group, host, params, lane).run()) return;
   }
-  leave_rails(group, host, call, host.layout().rows_sent, has_moved);
+  if (!leave_rails(group, host, call, host.layout().rows_sent, has_moved)) return;
   intranode::leave_dispatch(group, host.op, params);
 }
 
@@ -139,8 +139,7 @@ void leave_delegate(G group,
   if (!intranode::is_last_to_leave(group, op)) return;
   const bool is_accepted = was_accepted(op);
   if (params.has_moves && is_accepted) {
-    if (params.returns_gradient &&
-        !return_gradients(group, host, delegate.index, op, params)) {
+    if (params.returns_gradient && !return_gradients(group, host, delegate.index, op, params)) {
       return;
     }
     if (group.thread_rank() == 0)
@@ -156,15 +155,16 @@ void run_dispatch_delegate(
   const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel);
   ReceivedMessage received;
   if (!await_message(group, host, index, received)) return;
-  const intranode::DispatchParams params = delegate_dispatch(
-      *call.params, *call.rail, index, received, call.num_delegate_lanes);
+  const intranode::DispatchParams params =
+      delegate_dispatch(*call.params, *call.rail, index, received, call.num_delegate_lanes);
   const primitives::OpContext<Exec> op(params.op);
   const RailTables tables(*call.rail, call.params->routing);
   const DelegateView<Exec> view{
       .index = index,
       .op = &op,
       .chunks = tables.of_delegate(index, params.routing.tables.shape.num_tokens)};
-  if (role(host, view, params)) leave_delegate(group, host, view, params);
+  if (role(host, view, params) && primitives::net_flush(group, host.net))
+    leave_delegate(group, host, view, params);
 }
 
 /// Counts and announces as the rank behind the delegate.
@@ -185,10 +185,7 @@ void delegate_route_role(G group,
 
 /// Forwards the rows of the rank behind the delegate.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-void forward_role(G group,
-                  const DispatchCall<N>& call,
-                  int index,
-                  const primitives::Lane& lane) {
+void forward_role(G group, const DispatchCall<N>& call, int index, const primitives::Lane& lane) {
   run_dispatch_delegate<Exec>(
       group, call, index, lane,
       [&](const HostSide<Exec, N>& host, const DelegateView<Exec>& view,

@@ -27,18 +27,15 @@ class FarTerms {
         routing_(params.routing),
         tables_(*host.rail, params.routing) {}
 
-  /// The terms of the next token, by node in ascending order. They may not be here yet.
-  void add_terms(typename Exec::RowReducer::Sum& sum, std::int64_t token) {
+  /// The next token: terms of the nodes before this rank's. They may not be here yet.
+  void add_terms_before(typename Exec::RowReducer::Sum& sum, std::int64_t token) {
     tokens_[1] = tokens_[0];
     tokens_[0] = token;
-    for_each_node(token, [&](const Chunk& chunk) {
-      const std::uint32_t bit = 1U << (token % layout::kChunkTokens);
-      if ((chunk.bits & bit) != 0) {
-        sum.add(row(chunk, token), 1.0F);
-        sum.end_hop();
-      }
-      return true;
-    });
+    add_terms(sum, token, [&](int node) { return node < host_->rail->node(); });
+  }
+  /// The same token: terms of the nodes behind this rank's.
+  void add_terms_behind(typename Exec::RowReducer::Sum& sum, std::int64_t token) {
+    add_terms(sum, token, [&](int node) { return node > host_->rail->node(); });
   }
 
   /// Whether the terms of the token that was added last are here.
@@ -61,8 +58,8 @@ class FarTerms {
     const std::int64_t token = tokens_[1] >= 0 ? tokens_[1] : tokens_[0];
     (tokens_[1] >= 0 ? tokens_[1] : tokens_[0]) = -1;
     if (params_->side_out != nullptr) take_gradients(token);
-    const bool is_last = (token + 1) % layout::kChunkTokens == 0 ||
-                         token + 1 == routing_.shape().num_tokens;
+    const bool is_last =
+        (token + 1) % layout::kChunkTokens == 0 || token + 1 == routing_.shape().num_tokens;
     return !is_last || free_chunks(token);
   }
 
@@ -74,6 +71,18 @@ class FarTerms {
     std::uint32_t bits;
     std::uint64_t number;
   };
+
+  /// Terms of the nodes for which is_meant(node), in ascending order; each crosses a link.
+  template <class IsMeant>
+  void add_terms(typename Exec::RowReducer::Sum& sum, std::int64_t token, IsMeant is_meant) const {
+    for_each_node(token, [&](const Chunk& chunk) {
+      const std::uint32_t bit = 1U << (token % layout::kChunkTokens);
+      if ((chunk.bits & bit) == 0 || !is_meant(chunk.node)) return true;
+      sum.add(row(chunk, token), 1.0F);
+      sum.end_hop();
+      return true;
+    });
+  }
 
   /// step(chunk) for every node that has a chunk of the token's; stops where one is false.
   template <class Step>
@@ -101,11 +110,7 @@ class FarTerms {
     const layout::NetLayout& layout = host_->layout();
     return host_->at(layout.chunk(layout.sums_in, chunk.node, chunk.number));
   }
-  std::int64_t row_bytes() const {
-    return params_->sum.num_elems * (params_->sum.dtype == DType::kFp32
-                                         ? primitives::kWideElemBytes
-                                         : primitives::kNarrowElemBytes);
-  }
+  std::int64_t row_bytes() const { return primitives::row_bytes_of(params_->sum); }
   const std::byte* row(const Chunk& chunk, std::int64_t token) const {
     return slot(chunk) + row_in_chunk<Exec>(chunk.bits, token) * row_bytes();
   }
@@ -117,8 +122,8 @@ class FarTerms {
       if ((chunk.bits >> (token % layout::kChunkTokens) & 1U) == 0) return true;
       const int num_rows = Exec::popcount(chunk.bits);
       const auto* values = layout::array_at<float>(
-          slot(chunk), num_rows * row_bytes() +
-                           std::int64_t{4} * topk * row_in_chunk<Exec>(chunk.bits, token));
+          slot(chunk),
+          num_rows * row_bytes() + std::int64_t{4} * topk * row_in_chunk<Exec>(chunk.bits, token));
       const layout::NodeMap& nodes = host_->rail->nodes;
       const RankRange ranks{nodes.first_rank(chunk.node), nodes.end_rank(chunk.node)};
       primitives::for_each_strided(group_, topk, [&](std::int64_t k) {

@@ -85,10 +85,10 @@ bool take_gradients(G group,
       return false;
     }
     const RankRange ranks{nodes.first_rank(node), nodes.end_rank(node)};
-    merge_gradients(group, intranode::RoutingView<Exec>(params.routing), ranks,
-                    layout::array_at<float>(host.rail->segment,
-                                            layout.gradients_of(layout.gradients_in, node)),
-                    gradient);
+    merge_gradients(
+        group, intranode::RoutingView<Exec>(params.routing), ranks,
+        layout::array_at<float>(host.rail->segment, layout.gradients_of(layout.gradients_in, node)),
+        gradient);
     group.sync();
     if (group.thread_rank() == 0) Memory::store(received, wait.expected);
   }

@@ -30,11 +30,8 @@ struct HostSide {
 /// Waits until the slot of chunk `number` may be written: `freed` counts what the peer has read
 /// there. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool await_slot(G group,
-                const HostSide<Exec, N>& host,
-                int peer,
-                std::uint32_t freed,
-                std::uint64_t number) {
+bool await_slot(
+    G group, const HostSide<Exec, N>& host, int peer, std::uint32_t freed, std::uint64_t number) {
   const primitives::WaitFor wait{primitives::WaitSite::kNetFreed, peer,
                                  host.layout().uses_before(number)};
   return primitives::net_wait(group, host.net, wait, freed);
@@ -56,9 +53,8 @@ bool await_chunk(G group,
 /// up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
 bool tell(G group, const HostSide<Exec, N>& host, int peer, std::uint32_t signal) {
-  return primitives::net_put(
-      group, host.net,
-      {.peer = peer, .signal = {.strength = primitives::SignalStrength::kWeak, .slot = signal}});
+  return primitives::net_tell(group, host.net, peer,
+                              {.strength = primitives::SignalStrength::kWeak, .slot = signal});
 }
 
 /// True for the last of `num_lanes` lanes that are done with the rails: it may count on.

@@ -14,7 +14,7 @@ namespace ep::internode {
 /// What goes along with a message.
 struct MessageTables {
   const std::int32_t* ids = nullptr;  ///< [entries]; null: none
-  intranode::StridedInput weights;    ///< fp32; data null: none
+  intranode::StridedInput weights{};  ///< fp32; data null: none
   std::int64_t num_tokens = 0;
   int topk = 1;
 
@@ -30,7 +30,6 @@ bool post_message(G group,
                   const MessageTables& tables) {
   using Memory = typename Exec::Memory;
   const layout::NetLayout& layout = host.layout();
-  if (!primitives::net_flush(group, host.net)) return false;  // the message before is away
   message.epoch = host.op.epoch;
   message.op = host.op.params->announcement;
   message.has_ids = tables.ids == nullptr ? 0 : 1;
@@ -62,7 +61,7 @@ bool post_message(G group,
                    .slot = layout.signals.messages + static_cast<std::uint32_t>(index)}};
     if (!primitives::net_put(group, host.net, put)) return false;
   }
-  return true;
+  return primitives::net_flush(group, host.net);  // the outbox is free again
 }
 
 /// The blocks of an operation whose message had none. False if the group gave up.
@@ -72,7 +71,6 @@ bool post_block(G group,
                 const layout::BlockAnnouncement& block,
                 std::uint32_t rejection) {
   const layout::NetLayout& layout = host.layout();
-  if (!primitives::net_flush(group, host.net)) return false;
   if (group.thread_rank() == 0) {
     const layout::NetMessage message{.epoch = host.op.epoch,
                                      .has_block = 1,
@@ -93,7 +91,7 @@ bool post_block(G group,
                    .slot = layout.signals.blocks + static_cast<std::uint32_t>(index)}};
     if (!primitives::net_put(group, host.net, put)) return false;
   }
-  return true;
+  return primitives::net_flush(group, host.net);
 }
 
 /// A message as a delegate has it.
@@ -139,8 +137,7 @@ bool await_message(G group, const HostSide<Exec, N>& host, int index, ReceivedMe
   if (!is_sound(head, layout.shape, host.op.epoch))
     return refuse_message(group, host, peer, head.epoch);
   received.ids = layout::array_at<std::int32_t>(inbox, layout::kNetMessageBytes);
-  const std::int64_t num_ids = std::int64_t{head.has_ids} *
-                               head.op[layout::OpField::kNumTokens] *
+  const std::int64_t num_ids = std::int64_t{head.has_ids} * head.op[layout::OpField::kNumTokens] *
                                head.op[layout::OpField::kTopk];
   received.weights = layout::array_at<float>(layout::bytes_of(received.ids + num_ids), 0);
   return true;

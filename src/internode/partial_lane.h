@@ -37,6 +37,7 @@ class PartialLane {
   /// All chunks that this lane gets tickets for. False if the group gave up.
   bool run() {
     const primitives::OpContext<Exec>& op = *delegate_.op;
+    // [sync:announce-block] acquire, for the bulk loads that follow.
     reducer_.fence_acquired();
     has_ring_ = terms_.note_owners();
     primitives::TicketStream<Exec> tickets(group_, op.ticket(layout::Ticket::kPull),
@@ -95,8 +96,8 @@ class PartialLane {
       if (!sum_token(has_sum ? slot + row * row_bytes() : nullptr)) return false;
       if (!has_sum) continue;
       if (has_gradient()) {
-        gather_gradient(first + i, layout::array_at<float>(
-                                       slot, num_rows * row_bytes() + row * tail_bytes()));
+        gather_gradient(first + i,
+                        layout::array_at<float>(slot, num_rows * row_bytes() + row * tail_bytes()));
       }
       ++row;
     }
@@ -109,7 +110,7 @@ class PartialLane {
   bool sum_token(std::byte* out) {
     if (has_ring_ && !ring_.await_all(group_, scratch_.pairs)) return false;
     if (out != nullptr) {
-      reducer_.fence_acquired();
+      reducer_.fence_acquired();  // [sync:ring-ready] acquire, for the bulk loads that follow
       auto sum = reducer_.begin(group_);
       sum.out = out;
       terms_.add_terms(sum, 0);
@@ -132,10 +133,8 @@ class PartialLane {
   }
 
   bool has_gradient() const { return params_->side_out != nullptr; }
-  std::int64_t row_bytes() const { return params_->out_stride_bytes; }
-  std::int64_t tail_bytes() const {
-    return has_gradient() ? std::int64_t{4} * routing_.topk() : 0;
-  }
+  std::int64_t row_bytes() const { return primitives::row_bytes_of(params_->sum); }
+  std::int64_t tail_bytes() const { return has_gradient() ? std::int64_t{4} * routing_.topk() : 0; }
 
   G group_;
   const HostSide<Exec, N>* host_;

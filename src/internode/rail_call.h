@@ -37,20 +37,22 @@ bool group_once(G group, const primitives::OpContext<Exec>& op, bool is_fresh, S
 }
 
 /// A lane of the rank's own operation is done with the rails; the last one counts the chunks that
-/// went by.
+/// went by. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Params>
-void leave_rails(G group,
+bool leave_rails(G group,
                  const HostSide<Exec, N>& host,
                  const RailCall<Params, N>& call,
                  std::int64_t counters,
                  bool has_moved) {
-  if (!is_last_on_rails(group, host.op, call.num_rail_lanes)) return;
-  if (!has_moved || group.thread_rank() != 0) return;
+  if (!primitives::net_flush(group, host.net)) return false;
+  if (!is_last_on_rails(group, host.op, call.num_rail_lanes)) return true;
+  if (!has_moved || group.thread_rank() != 0) return true;
   const RailTables tables(*host.rail, call.params->routing);
   for (int i = 0; i < host.rail->num_far_nodes(); ++i) {
     const int node = host.rail->far_node(i);
     count_on<Exec>(*host.rail, counters, node, tables.of_node(node));
   }
+  return true;
 }
 
 }  // namespace ep::internode

@@ -129,12 +129,12 @@ EP_HOST_DEVICE bool resolve_rows(G group,
 
 /// Waits for all ranks, judges, and resolves the routing. Run by one lane per rank. False if the
 /// group gave up.
-template <primitives::Executor Exec, primitives::Coop G, class Block>
+template <primitives::Executor Exec, primitives::Coop G, class Block = KnownBlock>
 EP_HOST_DEVICE bool resolve(G group,
                             const primitives::OpContext<Exec>& op,
                             const DispatchParams& params,
                             const primitives::Lane& lane,
-                            const Block& block) {
+                            const Block& block = {}) {
   const RoutingView<Exec> routing(params.routing);
   const Verdict verdict = await_verdicts(group, op, params, block);
   if (verdict == Verdict::kPending) return false;

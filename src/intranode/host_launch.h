@@ -33,6 +33,13 @@ inline constexpr RoleBody<CombineParams, CombineRole> kCombineBodies[] = {
     {CombineRole::kPush, push_role<Exec, primitives::SoloGroup>},
 };
 
+/// Scratch that a lane of any role needs.
+inline std::int64_t scratch_bytes(const layout::TableShape& shape) {
+  return std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), CopyScratch::bytes(shape),
+                   RecordScratch::bytes(shape), PullScratch::bytes(shape),
+                   PushScratch::bytes(shape)});
+}
+
 /// Runs the bodies of the roles that this launch has.
 template <primitives::Executor Exec, class Params, class Role>
 void launch_roles(fabric::HostLauncher& launcher,
@@ -48,11 +55,9 @@ void launch_roles(fabric::HostLauncher& launcher,
     });
   }
   params.op.num_lanes = num_channels * static_cast<int>(roles.size());
-  const layout::TableShape& shape = params.routing.tables.shape;
-  const std::int64_t scratch_bytes =
-      std::max({RouteScratch::bytes(shape), SendScratch::bytes(shape), CopyScratch::bytes(shape),
-                RecordScratch::bytes(shape), PullScratch::bytes(shape), PushScratch::bytes(shape)});
-  launcher.run({.num_channels = num_channels, .roles = roles, .scratch_bytes = scratch_bytes});
+  launcher.run({.num_channels = num_channels,
+                .roles = roles,
+                .scratch_bytes = scratch_bytes(params.routing.tables.shape)});
 }
 
 }  // namespace ep::intranode

@@ -19,8 +19,8 @@ struct NoFarTerms {
 };
 
 /// One lane that reads the rows of this rank's tokens, in place or from the ring, and writes their
-/// sums. Terms: FlatTerms or ExpertTerms. FarTerms: sums that come from other nodes; they are added
-/// behind the terms of this one.
+/// sums. Terms: FlatTerms or ExpertTerms. FarTerms: sums that come from other nodes; all terms are
+/// added in the order of the nodes.
 template <class Terms, primitives::Executor Exec, primitives::Coop G, class FarTerms = NoFarTerms>
 class PullLane {
  public:
@@ -99,8 +99,9 @@ class PullLane {
     }
     sum.out = params_->out + std::int64_t{token_} * params_->out_stride_bytes;
     if (params_->bias.data != nullptr) sum.bias = params_->bias.row(token_);
+    if constexpr (FarTerms::kExist) far_.add_terms_before(sum, token_);
     terms_.add_terms(sum, index_in_batch());
-    if constexpr (FarTerms::kExist) far_.add_terms(sum, token_);
+    if constexpr (FarTerms::kExist) far_.add_terms_behind(sum, token_);
     if (params_->side_out != nullptr) gather_side_values(token_);
     ++token_;
     ++num_pulled_;

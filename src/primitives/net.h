@@ -40,6 +40,8 @@ struct NetPut {
 /// again (net_put in net_wait.h); nothing was sent then.
 /// signal_value: acquire; what the signals so far speak of may be read.
 /// is_flushed: whether the sources of all puts of this rank in the context may be reused.
+/// is_lost: nothing reaches the peer any more, it died or left; what it sent before has arrived or
+/// never will.
 /// progress: lets the network work; called by whoever waits.
 /// A network says in its type which strengths it offers: a role that needs another one does not
 /// compile.
@@ -51,6 +53,8 @@ concept Net = requires(N net, const NetPut& put, int context, std::uint32_t slot
   { net.try_put(context, put) } -> std::same_as<bool>;
   { net.signal_value(slot) } -> std::same_as<std::uint64_t>;
   { net.is_flushed(context) } -> std::same_as<bool>;
+  { net.is_lost(context) } -> std::same_as<bool>;
+  { net.has_lost_peer() } -> std::same_as<bool>;
   net.progress(context);
 };
 

@@ -45,12 +45,25 @@ bool net_wait(G group, const NetLane<Exec, N>& lane, const WaitFor& wait, std::u
   });
 }
 
-/// Waits until the sources of all puts of the lane's context may be reused. False if the group gave
-/// up.
+/// As net_put of a signal alone, which a peer that left does not need.
+template <Executor Exec, Net N, Coop G>
+bool net_tell(G group, const NetLane<Exec, N>& lane, int peer, const NetSignal& signal) {
+  const NetPut put{.peer = peer, .signal = signal};
+  group.sync();
+  return wait_until(group, *lane.op, {WaitSite::kNetRoom, peer, 1}, [&] {
+    if (lane.net->try_put(lane.context, put) || lane.net->is_lost(peer)) return std::uint64_t{1};
+    lane.net->progress(lane.context);
+    return std::uint64_t{0};
+  });
+}
+
+/// Waits until the sources of all puts of the lane's context may be reused, as far as peers are
+/// there: the puts are on their way, whether or not this rank makes progress. False if the group
+/// gave up.
 template <Executor Exec, Net N, Coop G>
 bool net_flush(G group, const NetLane<Exec, N>& lane) {
   return wait_until(group, *lane.op, {WaitSite::kNetRoom, lane.op->rank(), 1}, [&] {
-    if (lane.net->is_flushed(lane.context)) return std::uint64_t{1};
+    if (lane.net->is_flushed(lane.context) || lane.net->has_lost_peer()) return std::uint64_t{1};
     lane.net->progress(lane.context);
     return std::uint64_t{0};
   });

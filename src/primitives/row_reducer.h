@@ -55,4 +55,9 @@ EP_HOST_DEVICE constexpr std::int64_t num_elems_of(std::int64_t row_bytes, DType
   return row_bytes / (dtype == DType::kFp32 ? kWideElemBytes : kNarrowElemBytes);
 }
 
+/// Of one row of the sum.
+EP_HOST_DEVICE constexpr std::int64_t row_bytes_of(const SumSpec& spec) {
+  return spec.num_elems * (spec.dtype == DType::kFp32 ? kWideElemBytes : kNarrowElemBytes);
+}
+
 }  // namespace ep::primitives

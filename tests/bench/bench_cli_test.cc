@@ -60,6 +60,8 @@ INSTANTIATE_TEST_SUITE_P(
                     "moe --plot /nonexistent/a.png",
                     "sweep --plot /nonexistent/a.png --trace /nonexistent/t",
                     "dispatch --ceilings /nonexistent/p2p",
+                    "model --ranks 8,,16",
+                    "model --plot /nonexistent/a.png --lsa-size 0",
                     "combine --lsa-size 1",
                     "info --lsa-size 5"));
 
@@ -128,6 +130,37 @@ TEST(BenchInfo, NamesMachineAndVersions) {
   for (const char* part : {"commit", "cpu", "last cache", "control", "pool", "total"}) {
     EXPECT_NE(info.out.find(part), std::string::npos) << part;
   }
+}
+
+TEST(BenchModel, WritesALineForEveryPointAndOperation) {
+  const std::string options =
+      "model --ranks 4,8 --lsa-size 2 --tokens 40 --hidden 64 --topk 2 --experts 16 --json -";
+  const BenchOutcome model = run_bench(words_of(options));
+  ASSERT_EQ(model.exit_code, 0) << model.err;
+  EXPECT_NE(model.err.find("net_messages"), std::string::npos) << "the table: " << model.err;
+  const auto lines = model.lines();
+  ASSERT_EQ(lines.size(), 2u * 2 * 2 * 2) << "ranks, routings, dedup, operations";
+  for (const auto& line : lines) {
+    EXPECT_EQ(line["op"], "model");
+    EXPECT_GT(line["estimated_us"], 0);
+    EXPECT_EQ(line["expected_net_rows_per_token"].is_null(), line["routing"] != "uniform");
+  }
+  EXPECT_EQ(lines.front()["what"], "dispatch");
+  EXPECT_EQ(lines.back()["ranks"], 8);
+  EXPECT_EQ(run_bench(words_of(options)).out, model.out) << "the same each time";
+}
+
+TEST(BenchModel, CountsARecordedRouting) {
+  // Rank 0 has experts 0 and 1, rank 1 has 2 and 3.
+  const ScratchFile trace(".csv",
+                          "step,rank,token,k,expert,weight\n0,0,0,0,1,1\n0,0,0,1,2,1\n"
+                          "0,1,0,0,3,1\n0,1,0,1,2,1\n");
+  const BenchOutcome model = run_bench(
+      {"model", "--trace", trace.path(), "--lsa-size", "1", "--hidden", "8", "--json", "-"});
+  ASSERT_EQ(model.exit_code, 0) << model.err;
+  ASSERT_EQ(model.lines().size(), 4u);
+  EXPECT_EQ(model.lines().at(0)["routing"], "trace");
+  EXPECT_EQ(model.lines().at(0)["net_rows_per_token"], 0.5) << "one of two tokens crosses";
 }
 
 TEST(BenchHelp, ListsOptionsAndIsRight) {

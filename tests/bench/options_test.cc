@@ -100,6 +100,37 @@ TEST(BenchOptions, SweepTakesLists) {
   EXPECT_EQ(options.ceilings, "b");
 }
 
+TEST(BenchOptions, ModelHasAShapeOfItsOwn) {
+  const Options options = options_of({"model"});
+  EXPECT_EQ(options.command, Command::kModel);
+  EXPECT_EQ(options.ranks_list, (std::vector<int>{8, 16, 32, 64, 128, 256, 512, 1024}));
+  EXPECT_EQ(options.lsa_size, 8);
+  EXPECT_EQ(options.tokens, 4096);
+  EXPECT_EQ(options.hidden, 7168);
+  EXPECT_EQ(options.topk, 8);
+  EXPECT_EQ(options.experts, 256);
+  EXPECT_EQ(options.capacity.kind, Capacity::Kind::kAuto);
+}
+
+TEST(BenchOptions, ModelTakesRanksAndCosts) {
+  const Options options = options_of(words_of(
+      "model --ranks 4,6 --lsa-size 2 --tokens 5 --topk 2 --experts 12 --chunk-tokens 32 --zipf "
+      "1.5 "
+      "--message-us 0.25 --net-gbps 12.5 --net-latency-us 3 --push-gbps 7 --pull-gbps 6 --plot p"));
+  EXPECT_EQ(options.ranks_list, (std::vector<int>{4, 6}));
+  EXPECT_EQ(options.ranks, 4);
+  EXPECT_EQ(options.lsa_size, 2);
+  EXPECT_EQ(options.experts, 12);
+  EXPECT_EQ(options.model.chunk_tokens, 32);
+  EXPECT_EQ(options.model.zipf_exponent, 1.5);
+  EXPECT_EQ(options.model.costs.message_us, 0.25);
+  EXPECT_EQ(options.model.costs.net_gbps, 12.5);
+  EXPECT_EQ(options.model.costs.net_latency_us, 3);
+  EXPECT_EQ(options.model.costs.push_gbps, 7);
+  EXPECT_EQ(options.model.costs.pull_gbps, 6);
+  EXPECT_TRUE(validate(options).ok()) << "more ranks than one node";
+}
+
 TEST(BenchOptions, ACudaRunHasACapacityUnlessToldOtherwise) {
   using Kind = Capacity::Kind;
   const auto kind_of = [](const char* args) { return options_of(words_of(args)).capacity.kind; };
@@ -151,6 +182,12 @@ INSTANTIATE_TEST_SUITE_P(All,
                                          "sweep --sms 8,x",
                                          "sweep --tokens ,",
                                          "sweep --op moe",
+                                         "model --ranks 8,",
+                                         "model --ranks 8,2000",
+                                         "model --zipf -1",
+                                         "model --chunk-tokens 0",
+                                         "model --net-gbps 0",
+                                         "model --message-us soon",
                                          "moe --iters 0",
                                          "moe --warmup -1",
                                          "moe --launch ssh",
@@ -200,6 +237,9 @@ INSTANTIATE_TEST_SUITE_P(
         Invalid{"moe --sms 8,12", Errc::kInvalidArgument, "--sms takes a list"},
         Invalid{"moe --tokens 8,12", Errc::kInvalidArgument, "--tokens takes a list"},
         Invalid{"moe --plot a.png", Errc::kInvalidArgument, "--plot a.png"},
+        Invalid{"moe --ranks 2,4", Errc::kInvalidArgument, "--ranks takes a list"},
+        Invalid{"model --lsa-size 0", Errc::kInvalidArgument, "--lsa-size 0"},
+        Invalid{"model --topk 9 --experts 8", Errc::kInvalidArgument, "--topk 9"},
         Invalid{"moe --ceilings /nonexistent/c", Errc::kInvalidArgument, "/nonexistent/c"},
         Invalid{"moe --text /nonexistent/a", Errc::kInvalidArgument, "/nonexistent/a"},
         Invalid{"moe --trace /nonexistent/b", Errc::kInvalidArgument, "/nonexistent/b"}));

@@ -12,6 +12,7 @@
 #include <memory>
 #include <numeric>
 #include <set>
+#include <vector>
 
 namespace ep::bench {
 namespace {
@@ -44,6 +45,65 @@ TEST(BenchRouting, RandomExpertsOfATokenDifferAndAreInRange) {
     all.insert(experts.begin(), experts.end());
   }
   EXPECT_EQ(all.size(), 9u) << "every expert is chosen sometimes";
+}
+
+/// How often each expert is chosen by 2,000 tokens.
+std::vector<int> zipf_loads(double exponent, int topk, std::uint64_t seed) {
+  const auto routing = make_zipf_routing(
+      {.num_ranks = 1, .num_tokens = 2000, .topk = topk, .num_experts = 9, .seed = seed}, exponent);
+  std::vector<int> loads(9, 0);
+  for (const std::int64_t expert : choices_of(*routing, 0, 0).topk_idx) {
+    ++loads[static_cast<std::size_t>(expert)];
+  }
+  return loads;
+}
+
+TEST(BenchRouting, ZipfExpertsOfATokenDifferAndAreInRange) {
+  for (const double exponent : {0.0, 1.0, 8.0}) {
+    const auto routing = make_zipf_routing(kConfig, exponent);
+    const RankChoices choices = choices_of(*routing, 0, 1);
+    for (std::size_t token = 0; token < 200; ++token) {
+      const auto experts = experts_of(choices, token, 4);
+      EXPECT_EQ(experts.size(), 4u);
+      EXPECT_GE(*experts.begin(), 0);
+      EXPECT_LT(*experts.rbegin(), 9);
+    }
+  }
+}
+
+TEST(BenchRouting, ZipfLoadsFollowThePowerLaw) {
+  constexpr double kTokens = 2000;
+  std::vector<int> loads = zipf_loads(1, 1, 3);
+  std::sort(loads.begin(), loads.end(), std::greater<>());
+  double sum = 0;
+  for (int place = 1; place <= 9; ++place) sum += 1.0 / place;
+  for (int place = 1; place <= 9; ++place) {
+    const double mean = kTokens / (place * sum);
+    EXPECT_NEAR(loads[static_cast<std::size_t>(place - 1)], mean, 4 * std::sqrt(mean)) << place;
+  }
+}
+
+TEST(BenchRouting, ZipfDrawsTheSecondChoiceByTheWeightsThatAreLeft) {
+  std::vector<int> loads = zipf_loads(1, 2, 3);
+  std::sort(loads.begin(), loads.end(), std::greater<>());
+  double sum = 0;
+  for (int place = 1; place <= 9; ++place) sum += 1.0 / place;
+  double chance = 1 / sum;  // the most popular one first, or second after another one
+  for (int place = 2; place <= 9; ++place) {
+    const double first = 1 / (place * sum);
+    chance += first * (1 / sum) / (1 - first);
+  }
+  EXPECT_NEAR(loads[0], 2000 * chance, 4 * std::sqrt(2000 * chance * (1 - chance)));
+}
+
+TEST(BenchRouting, WhichExpertsArePopularDependsOnTheSeed) {
+  const auto most_popular = [](std::uint64_t seed) {
+    const std::vector<int> loads = zipf_loads(2, 1, seed);
+    return std::max_element(loads.begin(), loads.end()) - loads.begin();
+  };
+  std::set<std::ptrdiff_t> experts;
+  for (std::uint64_t seed = 1; seed <= 8; ++seed) experts.insert(most_popular(seed));
+  EXPECT_GT(experts.size(), 2u);
 }
 
 TEST(BenchRouting, EveryRankComputesTheSame) {

@@ -33,6 +33,8 @@ class HostNet {
   }
   std::uint64_t signal_value(std::uint32_t slot) const { return engine_->signal_value(slot); }
   bool is_flushed(int context) const { return engine_->is_flushed(context); }
+  bool is_lost(int peer) const { return engine_->peer_state(peer) == PeerState::kDead; }
+  bool has_lost_peer() const { return engine_->has_failed(); }
   void progress(int context) const { engine_->progress(context); }
 
  private:

@@ -42,6 +42,9 @@ struct NetConfig {
 
   /// A peer's message; called where progress is made. May not call the engine.
   std::function<void(int peer, std::span<const std::byte> message)> on_message{};
+  /// A peer died or left: nothing reaches it any more. Called once, by whoever notices. May not
+  /// call the engine.
+  std::function<void(int peer)> on_death{};
   /// Where all numbers of the protocol begin. Tests start shortly before they wrap.
   std::uint64_t first_number = 0;
   std::int64_t (*clock_ns)() = base::now_ns;

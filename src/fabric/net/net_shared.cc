@@ -36,7 +36,7 @@ NetShared::NetShared(std::unique_ptr<Transport> net, const NetConfig& settings)
       signals(zeros(settings.num_signals)),
       counters(zeros(settings.num_counters)),
       transport(std::move(net)),
-      peers(transport->num_ranks(), settings.clock_ns()),
+      peers(transport->num_ranks(), settings.clock_ns(), settings.on_death),
       incarnations(static_cast<std::size_t>(transport->num_ranks())) {}
 
 std::int64_t NetShared::table_bytes() const {

@@ -18,8 +18,8 @@ const char* name_of(PeerState state) {
   return "unknown";
 }
 
-PeerTable::PeerTable(int num_ranks, std::int64_t now_ns)
-    : peers_(static_cast<std::size_t>(num_ranks)) {
+PeerTable::PeerTable(int num_ranks, std::int64_t now_ns, std::function<void(int peer)> on_death)
+    : peers_(static_cast<std::size_t>(num_ranks)), on_death_(std::move(on_death)) {
   for (Peer& peer : peers_) peer.last_heard_ns.store(now_ns, std::memory_order_relaxed);
 }
 
@@ -32,13 +32,16 @@ void PeerTable::set_suspected(int peer, bool is_suspected) {
 
 void PeerTable::kill(int peer, Status reason) {
   reason.set_peer(peer);
-  const std::scoped_lock lock(mutex_);
-  Peer& state = peers_[at(peer)];
-  if (!state.reason.ok()) return;
-  state.reason = reason;
-  if (failure_.ok()) failure_ = std::move(reason);
-  state.state.store(PeerState::kDead, std::memory_order_relaxed);
-  has_failed_.store(true, std::memory_order_relaxed);
+  {
+    const std::scoped_lock lock(mutex_);
+    Peer& state = peers_[at(peer)];
+    if (!state.reason.ok()) return;
+    state.reason = reason;
+    if (failure_.ok()) failure_ = std::move(reason);
+    state.state.store(PeerState::kDead, std::memory_order_relaxed);
+    has_failed_.store(true, std::memory_order_relaxed);
+  }
+  if (on_death_) on_death_(peer);
 }
 
 void PeerTable::fail(Status reason) {

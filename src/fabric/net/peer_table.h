@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ const char* name_of(PeerState state);
 
 class PeerTable {
  public:
-  PeerTable(int num_ranks, std::int64_t now_ns);
+  /// `on_death` is called once for each peer that dies, by whoever notices.
+  PeerTable(int num_ranks, std::int64_t now_ns, std::function<void(int peer)> on_death = {});
 
   // Relaxed throughout: a state is a reason to stop, and publishes nothing. Its text has the mutex.
   PeerState state(int peer) const { return peers_[at(peer)].state.load(std::memory_order_relaxed); }
@@ -65,6 +67,7 @@ class PeerTable {
   static std::size_t at(int peer) { return static_cast<std::size_t>(peer); }
 
   std::vector<Peer> peers_;
+  const std::function<void(int)> on_death_;
   std::atomic<bool> has_failed_{false};
   mutable std::mutex mutex_;  ///< guards what follows, and reasons
   Status failure_{};

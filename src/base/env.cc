@@ -33,6 +33,8 @@ constexpr std::array kTable = {
     EnvSpec{EnvVar::kRxmNumConnections, "FI_OFI_RXM_NUM_MSG_EPS",
             "libfabric: connections per endpoint of rxm; above 1 ep relies on no order"},
     EnvSpec{EnvVar::kTestScale, "EP_TEST_SCALE", "factor on the rounds of tests; default 1"},
+    EnvSpec{EnvVar::kTestSeed, "EP_TEST_SEED",
+            "the one seed that tests of many seeds run: replays a failure; default: all"},
     EnvSpec{EnvVar::kTestBackend, "EP_TEST_BACKEND",
             "where the tests of operations run: host, cuda; default host"},
     EnvSpec{EnvVar::kTestLsaSize, "EP_TEST_LSA_SIZE",

@@ -27,6 +27,7 @@ enum class EnvVar : std::uint8_t {
   kNetInterface,
   kRxmNumConnections,
   kTestScale,
+  kTestSeed,
   kTestBackend,
   kTestLsaSize,
   kTorchRank,

@@ -63,7 +63,6 @@ GroupConfig config_for(const std::vector<Problem>& problems) {
     config.max_hidden_bytes = std::max(config.max_hidden_bytes, problem.row_bytes());
     if (problem.lsa_size < problem.routing.num_ranks()) {
       config.lsa_size = problem.lsa_size;
-      config.net.provider = "local";
       // Rows between nodes carry scales of a quarter of the largest row.
       const std::int64_t with_scales = (problem.scales_bytes() * 4 + 15) / 16 * 16;
       config.max_hidden_bytes = std::max(config.max_hidden_bytes, with_scales);

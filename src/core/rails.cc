@@ -129,7 +129,17 @@ Status Rails::connect(Bootstrap& bootstrap, const GroupConfig& config) {
   const auto bytes = static_cast<std::size_t>(net().total_bytes);
   EP_TRY(engine_->add_window(bootstrap, {rail_.params.segment, bytes}, deadline).status());
   rail_.engine = engine_.get();
+  watch_rails();
   return Status();
+}
+
+/// Also of peers from which this rank only receives it must learn when they die.
+void Rails::watch_rails() {
+  const layout::NodeMap& nodes = rail_.params.nodes;
+  for (int i = 0; i < rail_.params.num_far_nodes(); ++i)
+    engine_->watch(nodes.rail_peer(rail_.params.rank, rail_.params.far_node(i)));
+  for (int i = 0; i < num_delegates(); ++i)
+    engine_->watch(nodes.delegate_rank(rail_.params.rank, i));
 }
 
 /// On a thread of the engine, or of a lane that waits.

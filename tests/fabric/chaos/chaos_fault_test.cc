@@ -13,7 +13,6 @@
 #include <chrono>
 #include <map>
 #include <memory>
-#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -169,7 +168,12 @@ void exchange(Transport& transport, int context, int num_writes) {
   int num_posted = 0;
   int num_events = 0;
   while (num_posted < num_writes || num_events < 2 * num_writes) {
-    const WriteOp op{.peer = 1 - transport.rank(), .context = context, .bytes = 8, .immediate = 1};
+    const WriteOp op{.peer = 1 - transport.rank(),
+                     .context = context,
+                     .src = {.window = 0, .offset = 16 * std::int64_t{context}},
+                     .dst = {.window = 0, .offset = 16 * std::int64_t{context} + 8},
+                     .bytes = 8,
+                     .immediate = 1};
     if (num_posted < num_writes && transport.write(op) == Posted::kYes) ++num_posted;
     std::array<NetEvent, 8> events;
     const int num_new = transport.poll(context, events);
@@ -190,12 +194,11 @@ TEST(ChaosFaults, ContextsMayBeUsedAtOnce) {
   for (int peer : {0, 1}) {
     config.faults.push_back({.kind = ChaosFault::Kind::kStop, .peer = peer, .polls = 100});
   }
-  std::vector<std::byte> memory(8 * 2);
+  std::vector<std::vector<std::byte>> memory(2, std::vector<std::byte>(16 * kNumContexts));
   std::vector<std::unique_ptr<ChaosTransport>> ranks;
   for (auto& transport : *inner) {
     ranks.push_back(*make_chaos_transport(std::move(transport), config));
-    ASSERT_TRUE(
-        ranks.back()->add_window(std::span(memory).subspan((ranks.size() - 1) * 8, 8)).ok());
+    ASSERT_TRUE(ranks.back()->add_window(memory[ranks.size() - 1]).ok());
   }
   for (int rank : {0, 1}) {
     ASSERT_TRUE(ranks[1 - rank]->set_peer_window(rank, 0, ranks[rank]->describe_window(0)).ok());

@@ -35,8 +35,9 @@ constexpr std::uint32_t kSlot = 3;
 constexpr std::int64_t kNsPerMs = 1'000'000;
 
 /// Rank 2 and the other two see each other that way, from the 20th event on.
-EngineNetOptions with_fault(std::uint64_t seed, ChaosFault fault) {
-  return {.chaos_of = [=](int rank) mutable {
+EngineNetOptions with_fault(std::uint64_t seed, const ChaosFault& what) {
+  return {.chaos_of = [=](int rank) {
+    ChaosFault fault = what;
     ChaosConfig chaos = ChaosConfig::hostile(seed, ArrivalOrder::kUnordered);
     fault.at_event = 20;
     for (int peer = 0; peer < 3; ++peer) {

@@ -51,14 +51,15 @@ double median_ratio(const std::vector<double>& a, const std::vector<double>& b) 
 }
 
 NetFigure figure_of(const Samples& own, const Samples& raw) {
-  return {
-      .half_round_trip_us = median(own.half_round_trip_us),
-      .message_us = median(own.message_us),
-      .announced_message_us = median(own.announced_message_us),
-      .half_round_trip_over_raw = median_ratio(own.half_round_trip_us, raw.half_round_trip_us),
-      .rate_over_raw = median_ratio(raw.message_us, own.message_us),
-      .announced_rate_over_raw = median_ratio(raw.announced_message_us, own.announced_message_us),
-      .announcement_cost = median_ratio(own.announced_message_us, own.message_us) - 1};
+  NetFigure figure;
+  figure.half_round_trip_us = median(own.half_round_trip_us);
+  figure.message_us = median(own.message_us);
+  figure.announced_message_us = median(own.announced_message_us);
+  figure.half_round_trip_over_raw = median_ratio(own.half_round_trip_us, raw.half_round_trip_us);
+  figure.rate_over_raw = median_ratio(raw.message_us, own.message_us);
+  figure.announced_rate_over_raw = median_ratio(raw.announced_message_us, own.announced_message_us);
+  figure.announcement_cost = median_ratio(own.announced_message_us, own.message_us) - 1;
+  return figure;
 }
 
 class NetBench {

@@ -34,6 +34,7 @@ constexpr double kMaxMicros = 1e6;
 constexpr double kMinGbps = 1e-3;
 constexpr double kMaxGbps = 1e6;
 constexpr std::int64_t kRowGranuleBytes = 16;
+constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 
 template <class T>
 using Names = std::map<std::string, T>;
@@ -177,6 +178,14 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->description("model: GB/s that a rank loads from its node, default 335");
 }
 
+void add_net_options(CLI::App& app, Options& options) {
+  app.add_option("--provider", options.provider,
+                 "net: of libfabric, as fi_info prints it; default: the best");
+  add_list(app, "--sizes", options.sizes, {.min = 1, .max = kMaxMessageBytes},
+           "net: bytes of a message, default 8 to 4194304");
+  app.add_flag("--unordered", options.unordered, "net: relies on no order, whatever the provider");
+}
+
 std::string parse_capacity(const std::string& text, Capacity& capacity) {
   if (text == "auto" || text == "exact") {
     const bool is_auto = text == "auto";
@@ -226,12 +235,15 @@ void add_everything(CLI::App& app, Options& options) {
   add_command(app, options, Command::kSweep, "An operation over SMs and tokens, checked");
   add_command(app, options, Command::kSoak,
               "Rounds of dispatch and combine without a barrier, one rank late, exact sums");
+  add_command(app, options, Command::kNet,
+              "What the network between two ranks can do, beside a TCP socket");
   add_command(app, options, Command::kP2p, "What the GPUs' links and memory can do, by SMs");
   add_command(app, options, Command::kModel,
               "Bytes, messages and an estimate of time by number of ranks; runs nothing");
   add_shape_options(app, options);
   add_run_options(app, options);
   add_input_options(app, options);
+  add_net_options(app, options);
   add_limit_options(app, options);
   add_model_options(app, options.model);
 }
@@ -330,6 +342,17 @@ Status validate_lists(const Options& options) {
   return {};
 }
 
+Status validate_net(const Options& options) {
+  if (options.command == Command::kNet) {
+    if (options.ranks == 2) return {};
+    return invalid("net measures 2 ranks, not --ranks " + std::to_string(options.ranks));
+  }
+  if (options.provider) return invalid("--provider " + *options.provider + " is for net");
+  if (!options.sizes.empty()) return invalid("--sizes is for net");
+  if (options.unordered) return invalid("--unordered is for net");
+  return {};
+}
+
 Status validate_topology(const Options& options) {
   if (!options.lsa_size) return {};
   if (options.command == Command::kModel) {
@@ -353,6 +376,7 @@ Status validate(const Options& options) {
   EP_TRY(validate_backend(options));
   EP_TRY(validate_lists(options));
   EP_TRY(validate_topology(options));
+  EP_TRY(validate_net(options));
   if (options.topk > options.experts) {
     return invalid("--topk " + std::to_string(options.topk) + " is above --experts " +
                    std::to_string(options.experts));
@@ -406,6 +430,8 @@ const char* name_of(Command command) {
       return "info";
     case Command::kP2p:
       return "p2p";
+    case Command::kNet:
+      return "net";
     case Command::kSweep:
       return "sweep";
     case Command::kSoak:

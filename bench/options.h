@@ -20,7 +20,17 @@
 
 namespace ep::bench {
 
-enum class Command : std::uint8_t { kMoe, kDispatch, kCombine, kInfo, kP2p, kSweep, kSoak, kModel };
+enum class Command : std::uint8_t {
+  kMoe,
+  kDispatch,
+  kCombine,
+  kInfo,
+  kP2p,
+  kNet,
+  kSweep,
+  kSoak,
+  kModel,
+};
 enum class Launch : std::uint8_t { kFork, kThreads };
 enum class Mode : std::uint8_t { kEager, kGraph };
 enum class RoutingReuse : std::uint8_t {
@@ -80,6 +90,10 @@ struct Options {
   std::vector<std::int64_t> tokens_list;
   std::vector<int> ranks_list;
   Command swept = Command::kDispatch;
+  /// Of net.
+  std::optional<std::string> provider;
+  std::vector<std::int64_t> sizes;
+  bool unordered = false;
   std::optional<std::string> plot;
   std::optional<std::string> ceilings;
   int iters = 20;

@@ -7,6 +7,7 @@
 #include "bench/info.h"
 #include "bench/launch.h"
 #include "bench/model.h"
+#include "bench/net.h"
 #include "bench/p2p.h"
 #include "bench/plot.h"
 #include "bench/rank_bench.h"
@@ -78,10 +79,22 @@ Result<ExitCode> soak_and_report(const Job& shared_job, RankScope& scope) {
   return soak.check.wrong > 0 ? ExitCode::kWrongRow : ExitCode::kRight;
 }
 
+Result<ExitCode> net_and_report(const Job& shared_job, RankScope& scope) {
+  EP_TRY_ASSIGN(const Job job, job_of_scope(shared_job, scope));
+  EP_TRY_ASSIGN(const NetResult result, measure_net(job, scope));
+  if (scope.rank == 0) {
+    print_net(result, report_stream(job.options));
+    EP_TRY(write_json_lines(job.options, net_json_lines(job, result)));
+  }
+  return result.messages_wrong > 0 ? ExitCode::kWrongRow : ExitCode::kRight;
+}
+
 Result<ExitCode> run_command(const Job& job, RankScope& scope) {
   switch (job.options.command) {
     case Command::kSweep:
       return sweep_and_report(job, scope);
+    case Command::kNet:
+      return net_and_report(job, scope);
     case Command::kSoak:
       return soak_and_report(job, scope);
     default:

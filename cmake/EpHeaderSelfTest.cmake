@@ -41,6 +41,10 @@ ep_glob_headers(bench_headers "${PROJECT_SOURCE_DIR}" bench "*.h")
 list(FILTER outer_headers EXCLUDE REGEX "^tests/package/")
 # By Highway's convention an -inl.h is a part of one source file, re-included for each CPU target.
 list(FILTER private_headers EXCLUDE REGEX "-inl\\.h$")
+# All but the entry include those of libfabric.
+if(NOT EP_WITH_OFI)
+  list(FILTER private_headers EXCLUDE REGEX "^fabric/ofi/")
+endif()
 # These include CUDA headers, but for the one that others include; with nvcc, below.
 list(FIND private_headers fabric/cuda/arena.h arena_at)
 list(FILTER private_headers EXCLUDE REGEX "^fabric/cuda/")
@@ -52,6 +56,9 @@ ep_add_header_self_test(ep_header_self_test cc
   ${public_headers} ${private_headers} ${outer_headers} ${bench_headers})
 if(TARGET ep_header_self_test)
   target_link_libraries(ep_header_self_test PRIVATE GTest::gtest rapidcheck)
+  if(EP_WITH_OFI)
+    target_link_libraries(ep_header_self_test PRIVATE ep_libfabric_headers)
+  endif()
   if(EP_BUILD_BENCH)
     target_link_libraries(ep_header_self_test PRIVATE
       CLI11::CLI11 nlohmann_json::nlohmann_json benchmark::benchmark)

@@ -15,8 +15,9 @@ enum class Backend : std::uint8_t { kHost, kCuda };
 
 /// How ranks of different nodes reach each other.
 struct NetOptions {
-  /// A provider of libfabric; "local": ranks are threads of one process and share memory; empty:
-  /// EP_NET_PROVIDER, else the best that is here.
+  /// A provider of libfabric; "local": memory, between ranks that are threads of one process.
+  /// Empty: EP_NET_PROVIDER, else local where that is possible, else the best provider that is
+  /// here.
   std::string provider{};
   /// Take nothing for granted that the network says of order.
   bool is_unordered = false;

@@ -129,7 +129,17 @@ Status Rails::connect(Bootstrap& bootstrap, const GroupConfig& config) {
   const auto bytes = static_cast<std::size_t>(net().total_bytes);
   EP_TRY(engine_->add_window(bootstrap, {rail_.params.segment, bytes}, deadline).status());
   rail_.engine = engine_.get();
+  watch_rails();
   return Status();
+}
+
+/// Also of peers from which this rank only receives it must learn when they die.
+void Rails::watch_rails() {
+  const layout::NodeMap& nodes = rail_.params.nodes;
+  for (int i = 0; i < rail_.params.num_far_nodes(); ++i)
+    engine_->watch(nodes.rail_peer(rail_.params.rank, rail_.params.far_node(i)));
+  for (int i = 0; i < num_delegates(); ++i)
+    engine_->watch(nodes.delegate_rank(rail_.params.rank, i));
 }
 
 /// On a thread of the engine, or of a lane that waits.
@@ -160,9 +170,11 @@ void Rails::spread_failure() {
   if (has_spread_ || HostMemory::load_relaxed_sys(&abort->value) == 0) return;
   has_spread_ = true;
   const auto* fault = layout::array_at<layout::FaultRecord>(region, control_.fault);
-  // [sync:fault] acquire: the record.
   const base::Deadline deadline = base::Deadline::after(kFarewell);
-  for (int polls = 1; HostMemory::load_acquire_sys(&fault->claimed) != kComplete; ++polls) {
+  const auto claimed = [fault] {
+    return HostMemory::load_acquire_sys(&fault->claimed);  // [sync:fault] acquire: the record
+  };
+  for (int polls = 1; claimed() != kComplete; ++polls) {
     if (deadline.expired()) return;
     primitives::back_off(polls);
   }

@@ -73,6 +73,7 @@ class Rails {
   Rails(Parts parts, int rank);
 
   Status connect(Bootstrap& bootstrap, const GroupConfig& config);
+  void watch_rails();
   void stand_in_for_delegates(fabric::HostArena& arena) const;
   void set_epochs(std::uint64_t last_epoch) const;
   void take_failure(std::span<const std::byte> message) const;

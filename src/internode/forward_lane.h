@@ -44,6 +44,7 @@ class ForwardLane {
     primitives::for_each_strided(group_, op.num_ranks(),
                                  [&](std::int64_t rank) { scratch_.tally[rank] = 0; });
     begin();
+    // [sync:announce-block] acquire, for the bulk stores that follow: the blocks may be written.
     pipe_.fence_acquired();
     primitives::TicketStream<Exec> tickets(group_, op.ticket(layout::Ticket::kSend),
                                            delegate_.chunks.num_chunks);
@@ -78,7 +79,7 @@ class ForwardLane {
     const std::uint32_t arrived = layout.slot_signal(layout.signals.rows, delegate_.index, number);
     if (!await_chunk(group_, *host_, primitives::WaitSite::kNetRows, peer, arrived, number))
       return false;
-    pipe_.fence_acquired();
+    pipe_.fence_acquired();  // [sync:net-signal] acquire, for the bulk loads that follow
     const std::int64_t slot = layout.chunk(layout.rows_in, delegate_.index, number);
     forward_tokens(chunk, bits, host_->at(slot));
     const int home = host_->rail->node();

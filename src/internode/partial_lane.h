@@ -37,6 +37,7 @@ class PartialLane {
   /// All chunks that this lane gets tickets for. False if the group gave up.
   bool run() {
     const primitives::OpContext<Exec>& op = *delegate_.op;
+    // [sync:announce-block] acquire, for the bulk loads that follow.
     reducer_.fence_acquired();
     has_ring_ = terms_.note_owners();
     primitives::TicketStream<Exec> tickets(group_, op.ticket(layout::Ticket::kPull),
@@ -109,7 +110,7 @@ class PartialLane {
   bool sum_token(std::byte* out) {
     if (has_ring_ && !ring_.await_all(group_, scratch_.pairs)) return false;
     if (out != nullptr) {
-      reducer_.fence_acquired();
+      reducer_.fence_acquired();  // [sync:ring-ready] acquire, for the bulk loads that follow
       auto sum = reducer_.begin(group_);
       sum.out = out;
       terms_.add_terms(sum, 0);

@@ -23,20 +23,24 @@ struct Term {
   float weight = 1.0F;
 };
 
-/// The sum of one output row while it is built; a hop is what one rank contributes.
+/// The sum of one output row while it is built; a hop is what one rank contributes. Ranks of another
+/// node cross a link together once more.
 class RowSum {
  public:
   RowSum(DType dtype, std::int64_t hidden)
       : dtype_(dtype),
         total_(static_cast<std::size_t>(hidden)),
         hop_(total_.size()),
+        node_(total_.size()),
         exact_(total_.size()),
         exact_hop_(total_.size()),
         error_(total_.size()),
         magnitude_(total_.size()) {}
 
   void add(std::span<const std::byte> row, std::optional<float> weight);
-  void end_hop();
+  /// Into the total, or into the sum of another node.
+  void end_hop(bool is_far);
+  void end_far_node();
   void add_bias(std::span<const std::byte> bias);
   CombinedRow finish() const;
 
@@ -48,12 +52,14 @@ class RowSum {
   DType dtype_;
   std::vector<float> total_;
   std::vector<float> hop_;
+  std::vector<float> node_;
   std::vector<double> exact_;
   std::vector<double> exact_hop_;
   std::vector<double> error_;
   std::vector<double> magnitude_;  ///< sum of |terms|: the fp32 additions err by a fraction of it
   bool has_total_ = false;
   bool has_hop_ = false;
+  bool has_node_ = false;
   int num_additions_ = 0;
 };
 
@@ -70,19 +76,35 @@ void RowSum::add(std::span<const std::byte> row, std::optional<float> weight) {
   num_additions_ += 2;
 }
 
-void RowSum::end_hop() {
+void RowSum::end_hop(bool is_far) {
   if (!has_hop_) return;
   std::array<std::byte, sizeof(float)> rounded{};
+  std::vector<float>& sum = is_far ? node_ : total_;
+  bool& has_sum = is_far ? has_node_ : has_total_;
   for (std::size_t at = 0; at < hop_.size(); ++at) {
     narrow(dtype_, hop_[at], rounded.data());
     const float crossed = widen(dtype_, rounded.data());
-    total_[at] = has_total_ ? total_[at] + crossed : crossed;
+    sum[at] = has_sum ? sum[at] + crossed : crossed;
     exact_[at] += exact_hop_[at];
     error_[at] += ulp_at(dtype_, static_cast<double>(hop_[at])) / 2;
     exact_hop_[at] = 0.0;
   }
-  has_total_ = true;
+  has_sum = true;
   has_hop_ = false;
+  ++num_additions_;
+}
+
+void RowSum::end_far_node() {
+  if (!has_node_) return;
+  std::array<std::byte, sizeof(float)> rounded{};
+  for (std::size_t at = 0; at < node_.size(); ++at) {
+    narrow(dtype_, node_[at], rounded.data());
+    const float crossed = widen(dtype_, rounded.data());
+    total_[at] = has_total_ ? total_[at] + crossed : crossed;
+    error_[at] += ulp_at(dtype_, static_cast<double>(node_[at])) / 2;
+  }
+  has_total_ = true;
+  has_node_ = false;
   ++num_additions_;
 }
 
@@ -276,8 +298,12 @@ CombinedRow combine_token(const Oracle& oracle,
   for (std::size_t at = 0; at < terms.size(); ++at) {
     combine.rows(terms[at].owner, *terms[at].row, row);
     sum.add(row, combine.weighted ? std::optional<float>(terms[at].weight) : std::nullopt);
-    const bool is_last_of_rank = at + 1 == terms.size() || terms[at + 1].owner != terms[at].owner;
-    if (is_last_of_rank) sum.end_hop();
+    const int owner = terms[at].owner;
+    const bool is_last = at + 1 == terms.size();
+    const bool is_far = !oracle.problem().are_on_one_node(owner, src_rank);
+    if (is_last || terms[at + 1].owner != owner) sum.end_hop(is_far);
+    if (is_last || !oracle.problem().are_on_one_node(terms[at + 1].owner, owner))
+      sum.end_far_node();
   }
   const bool is_copy = terms.size() == 1 && !combine.weighted && !combine.bias;
   if (combine.bias) {

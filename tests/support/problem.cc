@@ -2,12 +2,19 @@
 // What all ranks of one call put in: routing, row format, layout, capacities.
 #include "tests/support/problem.h"
 
+#include "base/env.h"
 #include "tests/support/payload.h"
 
 #include <algorithm>
 #include <cstddef>
 
 namespace ep::test {
+
+int test_lsa_size() {
+  constexpr int kMany = 1 << 20;
+  const auto given = base::env_int(base::EnvVar::kTestLsaSize, {1, kMany});
+  return given.ok() ? static_cast<int>(given->value_or(kMany)) : kMany;
+}
 
 std::int64_t uniform(Random& random, std::int64_t low, std::int64_t high) {
   return std::uniform_int_distribution<std::int64_t>(low, high)(random);
@@ -54,6 +61,12 @@ GroupConfig config_for(const std::vector<Problem>& problems) {
       config.max_tokens = std::max(config.max_tokens, rank.num_tokens);
     }
     config.max_hidden_bytes = std::max(config.max_hidden_bytes, problem.row_bytes());
+    if (problem.lsa_size < problem.routing.num_ranks()) {
+      config.lsa_size = problem.lsa_size;
+      // Rows between nodes carry scales of a quarter of the largest row.
+      const std::int64_t with_scales = (problem.scales_bytes() * 4 + 15) / 16 * 16;
+      config.max_hidden_bytes = std::max(config.max_hidden_bytes, with_scales);
+    }
     config.max_topk = std::max(config.max_topk, problem.routing.topk);
     config.max_experts = std::max(config.max_experts, problem.routing.num_experts());
   }

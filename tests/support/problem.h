@@ -41,6 +41,9 @@ struct Routing {
 };
 
 /// One dispatch, as all ranks call it.
+/// Ranks per node: EP_TEST_LSA_SIZE; a large number without it.
+int test_lsa_size();
+
 struct Problem {
   Routing routing{};
   Layout layout = Layout::kFlat;
@@ -53,10 +56,12 @@ struct Problem {
   DType idx_dtype = DType::kInt64;
   bool has_weights = true;
   std::uint32_t call = 1;  ///< in every payload block
+  int lsa_size = test_lsa_size();
 
   std::int64_t row_bytes() const { return hidden * size_of(dtype); }
   std::int64_t scales_bytes() const { return num_scales * size_of(scale_dtype); }
   std::optional<std::int64_t> capacity_of(int rank) const;
+  bool are_on_one_node(int a, int b) const { return a / lsa_size == b / lsa_size; }
   /// "R=3 K=2 E=8 flat ... T=3,0,17": for messages.
   std::string describe() const;
 };

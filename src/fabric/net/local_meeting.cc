@@ -11,6 +11,7 @@
 #include <map>
 #include <mutex>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -65,13 +66,17 @@ Result<std::unique_ptr<Transport>> meet_locally(Bootstrap& bootstrap,
                 bootstrap.all_gather(base::ByteWriter().put(token).take(), timeout));
   token = base::ByteReader(all[0]).get<MeetingToken>();
   std::unique_ptr<Transport> mine = take_seat(token, bootstrap.rank());
-  // Nobody comes too late.
-  const Status everyone = bootstrap.barrier(timeout);
+  const std::byte has_seat{static_cast<unsigned char>(mine == nullptr ? 0 : 1)};
+  const auto seats = bootstrap.all_gather({&has_seat, 1}, timeout);
   if (bootstrap.rank() == 0) close_meeting(token);
-  EP_TRY(everyone);
-  if (mine != nullptr) return mine;
-  return Status(Errc::kUnsupported,
-                "net: provider local is for ranks that are threads of one process");
+  EP_TRY(seats);
+  for (std::size_t rank = 0; rank < seats->size(); ++rank) {
+    if ((*seats)[rank] == Bootstrap::Bytes{std::byte{1}}) continue;
+    return Status(Errc::kUnsupported,
+                  "net: provider local is for ranks that are threads of one process; rank " +
+                      std::to_string(rank) + " is in another one than rank 0");
+  }
+  return mine;
 }
 
 }  // namespace ep::fabric

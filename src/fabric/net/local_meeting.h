@@ -12,7 +12,7 @@
 
 namespace ep::fabric {
 
-/// Collective. Errors: kUnsupported where a rank is in another process than rank 0, on that rank;
+/// Collective. Errors, on all ranks: kUnsupported where a rank is in another process than rank 0;
 /// those of make_local_transports and of the bootstrap.
 Result<std::unique_ptr<Transport>> meet_locally(Bootstrap& bootstrap,
                                                 const TransportTraits& traits,

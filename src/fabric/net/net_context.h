@@ -116,11 +116,12 @@ class NetContext {
   // net_context_receive.cc
   void handle(const NetEvent& event);
   void complete(const NetEvent& event);
-  bool complete_source(CookieKind kind, Stream& stream, std::uint32_t number);
+  bool complete_source(CookieKind kind, int peer, std::uint32_t number);
   bool complete_op(Stream& stream, std::uint32_t position);
   void arrive(int peer, std::uint32_t bits);
   /// These: false for what no rank sends.
   bool take(int peer, const Immediate& immediate);
+  bool is_known_here(const Immediate& immediate) const;
   bool is_stale(int peer, const Immediate& immediate) const;
   bool take_credited(int peer, const Immediate& immediate);
   bool take_put_signal(Stream& stream, const Immediate& immediate);

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -186,7 +185,7 @@ bool NetContext::broadcast(std::span<const std::byte> message) {
   while (cell < kNumMessageCells && !messages_[cell].is_free()) ++cell;
   if (cell == kNumMessageCells) return false;
   MessageCell content{.incarnation = shared_.incarnation(), .num_bytes = message.size()};
-  std::memcpy(content.bytes, message.data(), message.size());
+  std::copy(message.begin(), message.end(), content.bytes);
   shared_.store_cell(shared_.layout.message_out(cell), content);
   for (int peer = 0; peer < shared_.num_ranks(); ++peer) {
     if (peer == shared_.rank() || shared_.peers.is_dead(peer)) continue;

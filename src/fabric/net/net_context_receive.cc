@@ -41,8 +41,8 @@ void NetContext::complete(const NetEvent& event) {
   const auto kind = static_cast<CookieKind>(event.cookie >> kCookieKindShift);
   const auto peer = static_cast<int>(event.cookie >> kCookiePeerShift & kCookiePeerMask);
   const auto number = static_cast<std::uint32_t>(event.cookie);
-  const bool is_known = peer < shared_.num_ranks() && num_outstanding_ > 0 &&
-                        complete_source(kind, stream_of(peer), number);
+  const bool is_known =
+      peer < shared_.num_ranks() && num_outstanding_ > 0 && complete_source(kind, peer, number);
   if (!is_known) {
     return shared_.peers.fail(Status(
         Errc::kInternal, "context " + std::to_string(index_) + ": the network completed cookie " +
@@ -59,7 +59,8 @@ void NetContext::complete(const NetEvent& event) {
   with_control_.insert(peer);
 }
 
-bool NetContext::complete_source(CookieKind kind, Stream& stream, std::uint32_t number) {
+bool NetContext::complete_source(CookieKind kind, int peer, std::uint32_t number) {
+  Stream& stream = stream_of(peer);
   const auto release = [number](std::span<std::uint8_t> busy) {
     return std::exchange(busy[number & (busy.size() - 1)], std::uint8_t{0}) != 0;
   };
@@ -73,6 +74,8 @@ bool NetContext::complete_source(CookieKind kind, Stream& stream, std::uint32_t 
     case CookieKind::kPart:
       return release(stream.send.busy_parts);
     case CookieKind::kAck:
+      // The next acknowledgement may have waited for this cell.
+      if (stream.receive.is_ack_due) with_control_.insert(peer);
       return number < kNumAckCells &&
              std::exchange(stream.receive.is_ack_source_busy[number], false);
     case CookieKind::kMessage:
@@ -108,6 +111,7 @@ void NetContext::arrive(int peer, std::uint32_t bits) {
 
 bool NetContext::take(int peer, const Immediate& immediate) {
   if (immediate.kind == ImmediateKind::kControl) return take_control(peer, immediate.payload);
+  if (!is_known_here(immediate)) return false;
   if (is_stale(peer, immediate)) {
     ++stream_of(peer).counters.stale;
     return true;
@@ -119,6 +123,23 @@ bool NetContext::take(int peer, const Immediate& immediate) {
   if (!take_credited(peer, immediate)) return false;
   note_ack_due(peer);
   return true;
+}
+
+/// Whether this kind of network has such an immediate at all.
+bool NetContext::is_known_here(const Immediate& immediate) const {
+  switch (immediate.kind) {
+    case ImmediateKind::kPut:
+    case ImmediateKind::kPutPart:
+    case ImmediateKind::kPartRecord:
+      return !shared_.is_ordered();
+    case ImmediateKind::kAck:
+      return immediate.payload < kNumAckCells;
+    case ImmediateKind::kPutSignal:
+    case ImmediateKind::kRecord:
+    case ImmediateKind::kControl:
+      return true;
+  }
+  return false;
 }
 
 /// Whether the cell that an immediate speaks of comes from an earlier life of the peer.
@@ -145,7 +166,6 @@ bool NetContext::take_credited(int peer, const Immediate& immediate) {
   };
   if (immediate.kind == ImmediateKind::kPutSignal) return take_put_signal(stream, immediate);
   if (immediate.kind == ImmediateKind::kRecord) return take_record(peer, immediate);
-  if (shared_.is_ordered()) return false;
   // The weak signal first: a strong one that is applied because of this write covers it.
   if (immediate.kind == ImmediateKind::kPutPart &&
       !stream.receive.parts.add_write(immediate.payload, apply)) {
@@ -233,7 +253,6 @@ void NetContext::note_ack_due(int peer) {
 
 bool NetContext::take_ack(int peer, std::uint32_t cell) {
   Stream& stream = stream_of(peer);
-  if (cell >= kNumAckCells) return false;
   const auto ack = shared_.load_cell<AckCell>(shared_.layout.ack_in(index_, peer, cell));
   if ((stream.control.acks_to_confirm >> cell & 1U) != 0) return false;
   SendState& send = stream.send;

@@ -29,6 +29,11 @@ def function_at(source, line):
     return "?"
 
 
+# Orders of the copy unit, which roles ask for without naming a tag.
+UNIT_ORDERS = {("row-proxy", "release"): "fence", ("row-proxy", "acquire"): "fence-acquired",
+               ("stage-barrier", "acquire"): "wait-loaded"}
+
+
 class Mutant:
     def __init__(self, entry, sources):
         self.order = entry["order"]
@@ -45,6 +50,11 @@ class Mutant:
         self.tags = {tag for line in lines for tag in check_sync_tags.TAG.findall(source.lines[line])}
         if len(self.tags) > 1 and self.region in TAG_OF_REGION:
             self.tags = {TAG_OF_REGION[self.region]}
+
+    def is_of(self, tag, half):
+        if (tag, half) in UNIT_ORDERS:
+            return self.order == UNIT_ORDERS[tag, half]
+        return self.order == half and tag in self.tags
 
 
 def load(root, path):
@@ -63,7 +73,7 @@ def column_of(tag, mutants, before):
     """The last cell of a tag's row: what the simulator says, and tests of other kinds that were named."""
     parts = []
     for order in ("release", "acquire"):
-        seeds = [mutant.seed for mutant in mutants if mutant.order == order and tag in mutant.tags and mutant.seed]
+        seeds = [mutant.seed for mutant in mutants if mutant.seed and mutant.is_of(tag, order)]
         if seeds:
             parts.append(f"{order} {max(seeds)}")
     others = OTHER_TESTS.findall(before)

@@ -79,7 +79,7 @@ void pull_far_role(G group, const CombineCall<N>& call, const primitives::Lane& 
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Role>
 void run_combine_delegate(
     G group, const CombineCall<N>& call, int index, const primitives::Lane& lane, Role role) {
-  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel);
+  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel, index);
   ReceivedMessage received;
   if (!await_message(group, host, index, received)) return;
   const intranode::CombineParams params =

@@ -152,7 +152,7 @@ void leave_delegate(G group,
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Role>
 void run_dispatch_delegate(
     G group, const DispatchCall<N>& call, int index, const primitives::Lane& lane, Role role) {
-  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel);
+  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel, index);
   ReceivedMessage received;
   if (!await_message(group, host, index, received)) return;
   const intranode::DispatchParams params =

@@ -18,13 +18,31 @@ struct HostSide {
   const RailParams* rail;
   primitives::NetLane<Exec, N> net;
 
+  /// Of a lane of the rank's own operation.
   HostSide(const primitives::OpParams& params, const RailParams& rails, N& network, int channel)
       : op(params), rail(&rails), net(op, network, channel) {}
+  /// Of a lane of a delegate. The host's epoch may be over when such a lane begins: its own lanes
+  /// do not wait for it. The delegate's is over only when all its lanes have left.
+  HostSide(const primitives::OpParams& params,
+           const RailParams& rails,
+           N& network,
+           int channel,
+           int delegate)
+      : op(params, epoch_of(params, rails, delegate)), rail(&rails), net(op, network, channel) {}
   HostSide(const HostSide&) = delete;
   HostSide& operator=(const HostSide&) = delete;
 
   const layout::NetLayout& layout() const { return rail->net; }
   std::byte* at(std::int64_t offset) const { return rail->segment + offset; }
+
+ private:
+  static std::uint64_t epoch_of(const primitives::OpParams& params,
+                                const RailParams& rails,
+                                int delegate) {
+    const auto* local = layout::array_at<layout::LocalState>(
+        rails.segment, rails.net.delegate(delegate) + params.layout.local);
+    return Exec::Memory::load(&local->epoch.value) + 1;
+  }
 };
 
 /// Waits until the slot of chunk `number` may be written: `freed` counts what the peer has read

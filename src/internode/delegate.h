@@ -79,6 +79,8 @@ inline intranode::DispatchParams delegate_dispatch(const intranode::DispatchPara
   const bool is_same = is_same_call(message.op, host.op.announcement);
   params.routing = delegate_routing(host.routing, rail, index,
                                     is_same ? message.op[layout::OpField::kNumTokens] : 0);
+  // Tables of another call would be read in the wrong places; all ranks will refuse.
+  if (!is_same && !params.is_fresh) params.routing.block = nullptr;
   params.counts_tokens = is_same && message.has_ids != 0;
   params.topk_idx = message_table(received.ids, topk);
   params.input_idx_bytes = sizeof(std::int32_t);
@@ -105,6 +107,7 @@ inline intranode::CombineParams delegate_combine(const intranode::CombineParams&
   params.op.num_lanes = num_lanes;
   const bool is_same = is_same_call(message.op, host.op.announcement);
   params.routing = delegate_routing(host.routing, rail, index, is_same ? num_tokens : 0);
+  if (!is_same) params.routing.block = nullptr;  // as in delegate_dispatch
   params.rows = {};
   params.src_tokens = nullptr;
   params.record_rows = nullptr;

@@ -100,6 +100,14 @@ std::int64_t set_pool_bytes(const Options& options, std::int64_t rows) {
   return received + experts + count_bytes + (kDispatchTensors + 1) * kBlockSlackBytes;
 }
 
+NetOptions net_options_of(const Options& options) {
+  NetOptions net;
+  net.provider = options.provider.value_or("");
+  net.is_unordered = options.net == NetKind::kUnordered;
+  net.chaos_seed = options.chaos_seed;
+  return net;
+}
+
 }  // namespace
 
 BufferPlan plan_buffers(const Job& job) {
@@ -139,7 +147,8 @@ GroupConfig group_config_of(const Job& job, const BufferPlan& plan) {
   config.max_experts = options.experts;
   config.pool_bytes = plan.pool_bytes;
   config.num_sms = options.sms;
-  config.lsa_size = options.lsa_size;
+  config.lsa_size = lsa_size_of(options);
+  if (has_nodes(options)) config.net = net_options_of(options);
   config.timeout = options.timeout;
   return config;
 }

@@ -184,7 +184,7 @@ EP_HOST_DEVICE inline void round_bounded(DType dtype, double (&sum)[2]) {
   sum[1] += half_ulp(dtype, std::fabs(sum[0]) + sum[1]);
 }
 
-/// As Reference::compute() and compare().
+/// As Reference::compute() and compare() in one node.
 EP_HOST_DEVICE inline ElemVerdict check_elem(const OutputTable& table,
                                              std::int64_t token,
                                              std::int64_t elem) {

@@ -60,9 +60,11 @@ void print_gpus(const GpuMachine& machine, std::ostream& out) {
 void print_topology(const Job& job, std::ostream& out) {
   const Options& options = job.options;
   const bool is_host = options.backend == Backend::kHost;
-  out << "topology\n  ranks          " << options.ranks << ", one team by load and store ("
-      << (joins_launcher(options) ? "launcher" : name_of(options.launch))
-      << ")\n  path           intranode, high throughput\n"
+  out << "topology\n  ranks          " << options.ranks << " ("
+      << (joins_launcher(options) ? "launcher" : name_of(options.launch)) << ")\n  nodes          "
+      << (has_nodes(options) ? nodes_text(options) : "one, all ranks by load and store")
+      << "\n  path           " << (has_nodes(options) ? "internode" : "intranode")
+      << ", high throughput\n"
       << (is_host ? "  channels       " : "  SMs            ")
       << planned_sms(job, Movement::kDispatch) << " per rank for a dispatch, "
       << planned_sms(job, Movement::kCombine) << " for a combine\n\n";
@@ -71,8 +73,9 @@ void print_topology(const Job& job, std::ostream& out) {
 void print_arena(const ArenaPlan& arena, const BufferPlan& plan, std::ostream& out) {
   out << "arena of each rank, bytes (committed when first written)\n  control        "
       << with_commas(arena.control_bytes) << "\n  ring           " << with_commas(arena.ring_bytes)
-      << "\n  pool           " << with_commas(arena.pool_bytes) << "  (" << plan.num_sets
-      << " sets of at most " << with_commas(plan.max_rows) << " rows, " << plan.num_copy_sets
+      << "\n  net            " << with_commas(arena.net_bytes) << "\n  pool           "
+      << with_commas(arena.pool_bytes) << "  (" << plan.num_sets << " sets of at most "
+      << with_commas(plan.max_rows) << " rows, " << plan.num_copy_sets
       << " of the memcpy)\n  total          " << with_commas(arena.total_bytes) << "\n";
   out.flush();
 }

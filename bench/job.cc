@@ -3,6 +3,7 @@
 #include "bench/job.h"
 
 #include "base/check.h"
+#include "bench/launch.h"
 
 #include <algorithm>
 #include <string>
@@ -67,6 +68,8 @@ Result<Job> make_job(const Options& options) {
     EP_TRY_ASSIGN(job.ceilings, read_ceilings(*options.ceilings));
   }
   EP_TRY(validate(job.options));
+  // How many ranks a launcher has started is known only when they have met.
+  if (options.given.ranks || !joins_launcher(options)) EP_TRY(validate_topology(job.options));
   return job;
 }
 

@@ -47,7 +47,10 @@ void add_configuration(Json& line, const Job& job, const OpSummary& op) {
   line["op"] = op.name;
   line["backend"] = option_name_of(options.backend);
   line["ranks"] = options.ranks;
-  line["lsa_size"] = options.lsa_size.value_or(options.ranks);
+  line["lsa_size"] = lsa_size_of(options);
+  line["net"] = has_nodes(options) ? Json(name_of(options.net)) : Json(nullptr);
+  line["provider"] = or_null(op.provider ? op.provider : options.provider);
+  line["chaos_seed"] = or_null(options.chaos_seed);
   line["tokens"] = options.tokens;
   line["hidden"] = options.hidden;
   line["topk"] = options.topk;
@@ -73,15 +76,18 @@ void add_figures(Json& line, const OpSummary& op) {
   line["physical_gbps"] = or_null(op.physical_gbps);
   line["fraction_of_ceiling"] = or_null(op.fraction_of_ceiling);
   line["host_us"] = or_null(op.host_us);
+  line["net_bytes_per_token"] = or_null(op.net_bytes_per_token);
+  line["predicted_net_bytes_per_token"] = or_null(op.predicted_net_bytes_per_token);
   line["rows_checked"] = op.check.checked;
   line["rows_wrong"] = op.check.wrong;
   line["output_hash"] = op.output_hash ? Json(hex_of(*op.output_hash)) : Json(nullptr);
 }
 
-/// What a rank's arena has beside tensors.
-std::int64_t fixed_bytes_of(const Job& job) {
+void add_memory(Json& line, const Job& job, std::int64_t arena_bytes) {
   const auto plan = Group::plan(group_config_of(job, plan_buffers(job)), job.options.ranks);
-  return plan.ok() ? plan->control_bytes + plan->ring_bytes : 0;
+  line["arena_bytes"] = arena_bytes;
+  line["fixed_bytes"] = plan.ok() ? plan->control_bytes + plan->ring_bytes : 0;
+  line["net_bytes"] = plan.ok() ? plan->net_bytes : 0;
 }
 
 }  // namespace
@@ -114,8 +120,7 @@ std::string json_line(const Job& job, const OpSummary& op, std::int64_t arena_by
   line["capacity"] = or_null(capacity);
   line["placement"] = name_of(job.options.placement);
   add_figures(line, op);
-  line["arena_bytes"] = arena_bytes;
-  line["fixed_bytes"] = fixed_bytes_of(job);
+  add_memory(line, job, arena_bytes);
   add_machine(line, job);
   return line.dump();
 }

@@ -26,6 +26,7 @@ class Measurement {
   Measurement(const Bench& bench, FirstChecks first_checks)
       : options_(bench.job.options),
         scope_(bench.scope),
+        group_(bench.group),
         device_(bench.device),
         workload_(bench.workload),
         baseline_(bench.baseline),
@@ -43,6 +44,7 @@ class Measurement {
     EP_TRY(meet_after_checks());
     for (int i = 0; i < options_.warmup; ++i) EP_TRY(iterate(i));
     result_.timings = {};
+    result_.dispatch_puts = result_.combine_puts = {};
     for (int i = 0; i < options_.iters; ++i) {
       // The last results of every set are checked: they are what was timed.
       if (i >= options_.iters - workload_.num_sets()) EP_TRY(workload_.poison(set_of(i)));
@@ -135,13 +137,15 @@ class Measurement {
     if (has_dispatch()) {
       workload_.release_received(set);
       EP_TRY_ASSIGN(const OpTime time,
-                    time_op([&] { return workload_.dispatch(set, step_of(iteration)); }));
+                    time_op([&] { return workload_.dispatch(set, step_of(iteration)); },
+                            result_.dispatch_puts));
       add_time(time, timings.dispatch, timings.dispatch_host);
       layer_micros += time.micros;
     }
     if (is_layer()) EP_TRY(run_experts(set, layer_micros));
     if (has_combine()) {
-      EP_TRY_ASSIGN(const OpTime time, time_op([&] { return workload_.combine(set); }));
+      EP_TRY_ASSIGN(const OpTime time,
+                    time_op([&] { return workload_.combine(set); }, result_.combine_puts));
       add_time(time, timings.combine, timings.combine_host);
       layer_micros += time.micros;
     }
@@ -151,11 +155,16 @@ class Measurement {
     return {};
   }
 
-  Result<OpTime> time_op(const Call& call) {
+  Result<OpTime> time_op(const Call& call, PutCounts& puts) {
+    const NetUse before = group_.net_use();
     EP_TRY_ASSIGN(
         const OpTime time,
         device_.time({.call = call, .meet = [this] { return meet(); }, .is_queued = is_queued_}));
     EP_TRY(workload_.settle());
+    const NetUse after = group_.net_use();
+    puts.bytes += after.put_bytes - before.put_bytes;
+    puts.puts += after.puts - before.puts;
+    puts.signals += after.signals - before.signals;
     return time;
   }
 
@@ -217,6 +226,7 @@ class Measurement {
 
   const Options& options_;
   RankScope& scope_;
+  Group& group_;
   Device& device_;
   Workload& workload_;
   MemcpyBaseline* baseline_;
@@ -247,6 +257,7 @@ Result<RankResult> measure(const Bench& bench, FirstChecks first_checks) {
   result.dispatch_sms = bench.workload.num_sms(Movement::kDispatch);
   result.combine_sms = bench.workload.num_sms(Movement::kCombine);
   result.arena_bytes = bench.group.arena_bytes();
+  result.net_provider = bench.group.net_use().provider;
   return result;
 }
 

@@ -15,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace ep::bench {
@@ -34,6 +35,13 @@ struct Timings {
   std::vector<double> copy_out_whole;
 };
 
+/// What a rank has put on the network between nodes.
+struct PutCounts {
+  std::int64_t bytes = 0;
+  std::int64_t puts = 0;
+  std::int64_t signals = 0;
+};
+
 /// What a rank tells the others.
 struct RankResult {
   Timings timings;
@@ -50,6 +58,10 @@ struct RankResult {
   int dispatch_sms = 0;  ///< in force, as the group says
   int combine_sms = 0;
   std::int64_t arena_bytes = 0;
+  std::string net_provider;  ///< empty: one node
+  // Of all timed iterations.
+  PutCounts dispatch_puts;
+  PutCounts combine_puts;
 };
 
 /// What a rank measures with.

@@ -4,7 +4,6 @@
 
 #include "base/check.h"
 #include "base/env.h"
-#include "bench/gpu_info.h"
 #include "bench/model.h"
 #include "bench/soak.h"
 
@@ -13,7 +12,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <cmath>
 #include <limits>
 #include <map>
 #include <ostream>
@@ -33,7 +31,7 @@ constexpr double kMaxZipfExponent = 8;
 constexpr double kMaxMicros = 1e6;
 constexpr double kMinGbps = 1e-3;
 constexpr double kMaxGbps = 1e6;
-constexpr std::int64_t kRowGranuleBytes = 16;
+constexpr std::uint64_t kChaosSeed = 1;
 constexpr std::int64_t kMaxMessageBytes = std::int64_t{1} << 30;
 
 template <class T>
@@ -52,6 +50,8 @@ const Names<Launch> kLaunches = {{"fork", Launch::kFork}, {"threads", Launch::kT
 const Names<Mode> kModes = {{"eager", Mode::kEager}, {"graph", Mode::kGraph}};
 const Names<RoutingReuse> kRoutings = {{"fresh", RoutingReuse::kFresh},
                                        {"cached", RoutingReuse::kCached}};
+const Names<NetKind> kNets = {
+    {"ordered", NetKind::kOrdered}, {"unordered", NetKind::kUnordered}, {"chaos", NetKind::kChaos}};
 const Names<Placement> kPlacements = {{"arena", Placement::kArena},
                                       {"outside", Placement::kOutside}};
 
@@ -118,7 +118,9 @@ void add_list(CLI::App& app,
 void add_shape_options(CLI::App& app, Options& options) {
   add_list(app, "--ranks", options.ranks_list, {.min = 1, .max = kMaxRanks},
            "Processes or threads that dispatch to each other, default 2; model takes a list");
-  app.add_option("--lsa-size", options.lsa_size, "Ranks that reach each other by load and store");
+  app.add_option("--lsa-size", options.lsa_size,
+                 "Ranks of a node, which reach each other by load and store; fewer than --ranks: "
+                 "several nodes. Default EP_LSA_SIZE, else all");
   add_list(app, "--tokens", options.tokens_list, {.min = 0, .max = kMaxTokens},
            "Tokens per rank, default 1024; sweep takes a list: 128,1024");
   add_number(app, "--hidden", options.hidden, std::int64_t{1}, kMaxHidden)
@@ -179,8 +181,12 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 }
 
 void add_net_options(CLI::App& app, Options& options) {
+  add_choice(app, "--net", options.net, kNets, "Network between nodes");
+  app.add_option("--chaos-seed", options.chaos_seed, "Of --net chaos, default 1")
+      ->check(CLI::NonNegativeNumber.description(""));
   app.add_option("--provider", options.provider,
-                 "net: of libfabric, as fi_info prints it; default: the best");
+                 "Of libfabric, as fi_info prints it, between nodes and for net; local: memory, "
+                 "with --launch threads. Default EP_NET_PROVIDER, else the best");
   add_list(app, "--sizes", options.sizes, {.min = 1, .max = kMaxMessageBytes},
            "net: bytes of a message, default 8 to 4194304");
   app.add_flag("--unordered", options.unordered, "net: relies on no order, whatever the provider");
@@ -258,7 +264,8 @@ Given given_of(const CLI::App& app) {
           .experts = is_given("--experts"),
           .iters = is_given("--iters"),
           .launch = is_given("--launch"),
-          .capacity = is_given("--capacity")};
+          .capacity = is_given("--capacity"),
+          .net = is_given("--net")};
 }
 
 void settle_model(Options& options) {
@@ -286,10 +293,19 @@ void settle(Options& options) {
     if (!options.given.tokens) options.tokens = kSoakTokens;
   }
   if (options.command == Command::kModel) settle_model(options);
+  if (options.net == NetKind::kChaos && !options.chaos_seed) options.chaos_seed = kChaosSeed;
   // An operation of exact size stops the host in the middle.
   if (options.backend == Backend::kCuda && !options.given.capacity) {
     options.capacity.kind = Capacity::Kind::kAuto;
   }
+}
+
+/// As a group would; the bench must know it.
+Status default_lsa_size(Options& options) {
+  if (options.lsa_size || !has_group(options.command)) return {};
+  EP_TRY_ASSIGN(const auto from_env, base::env_int(base::EnvVar::kLsaSize, {1, kMaxRanks}));
+  if (from_env) options.lsa_size = static_cast<int>(*from_env);
+  return {};
 }
 
 Status default_timeout(std::chrono::milliseconds& timeout) {
@@ -298,100 +314,7 @@ Status default_timeout(std::chrono::milliseconds& timeout) {
   return {};
 }
 
-Status invalid(const std::string& message) { return Status(Errc::kInvalidArgument, message); }
-
-Status unsupported(const std::string& message) { return Status(Errc::kUnsupported, message); }
-
-Status validate_backend(const Options& options) {
-  const bool needs_cuda = options.backend == Backend::kCuda || options.command == Command::kP2p;
-  if (needs_cuda && !has_cuda()) {
-    const char* what = options.command == Command::kP2p ? "p2p" : "--backend cuda";
-    return unsupported(std::string(what) + ": this ep-bench was built without EP_WITH_CUDA");
-  }
-  if (options.mode == Mode::kEager) return {};
-  if (options.backend != Backend::kCuda) return unsupported("--mode graph needs --backend cuda");
-  if (options.trace) return unsupported("--mode graph has one routing per graph, not a --trace");
-  if (options.capacity.kind == Capacity::Kind::kExact) {
-    return unsupported("--mode graph needs a --capacity: exact sizes are read by the host");
-  }
-  return {};
-}
-
-Status validate_lists(const Options& options) {
-  const bool is_sweep = options.command == Command::kSweep;
-  const bool is_model = options.command == Command::kModel;
-  if (options.tokens_list.size() > 1 && !is_sweep) {
-    return invalid("--tokens takes a list only for sweep");
-  }
-  if (options.sms_list.size() > 1 && !is_sweep && options.command != Command::kP2p) {
-    return invalid("--sms takes a list only for sweep and p2p");
-  }
-  if (options.ranks_list.size() > 1 && !is_model) {
-    return invalid("--ranks takes a list only for model");
-  }
-  if (options.ranks_list.size() > 1 && options.given.ranks && options.trace) {
-    return invalid("--ranks takes no list beside a --trace, which has ranks of its own");
-  }
-  if (options.plot && !is_sweep && !is_model) {
-    return invalid("--plot " + *options.plot + " is for sweep and model");
-  }
-  if (options.command == Command::kSoak && options.trace) {
-    return invalid("soak chooses its own routing, not a --trace");
-  }
-  if (is_sweep && options.trace) return invalid("sweep chooses the tokens, not a --trace");
-  return {};
-}
-
-Status validate_net(const Options& options) {
-  if (options.command == Command::kNet) {
-    if (options.ranks == 2) return {};
-    return invalid("net measures 2 ranks, not --ranks " + std::to_string(options.ranks));
-  }
-  if (options.provider) return invalid("--provider " + *options.provider + " is for net");
-  if (!options.sizes.empty()) return invalid("--sizes is for net");
-  if (options.unordered) return invalid("--unordered is for net");
-  return {};
-}
-
-Status validate_topology(const Options& options) {
-  if (!options.lsa_size) return {};
-  if (options.command == Command::kModel) {
-    if (*options.lsa_size >= 1) return {};
-    return invalid("--lsa-size " + std::to_string(*options.lsa_size) + ": must be at least 1");
-  }
-  const std::string values = "--lsa-size " + std::to_string(*options.lsa_size) + ", --ranks " +
-                             std::to_string(options.ranks);
-  if (*options.lsa_size < 1 || *options.lsa_size > options.ranks) {
-    return invalid(values + ": must be 1 to the number of ranks");
-  }
-  if (*options.lsa_size < options.ranks) {
-    return unsupported(values + ": several teams are not supported yet");
-  }
-  return {};
-}
-
 }  // namespace
-
-Status validate(const Options& options) {
-  EP_TRY(validate_backend(options));
-  EP_TRY(validate_lists(options));
-  EP_TRY(validate_topology(options));
-  EP_TRY(validate_net(options));
-  if (options.topk > options.experts) {
-    return invalid("--topk " + std::to_string(options.topk) + " is above --experts " +
-                   std::to_string(options.experts));
-  }
-  const std::int64_t row_bytes = options.hidden * size_of(options.dtype);
-  if (row_bytes % kRowGranuleBytes != 0) {
-    return invalid("--hidden " + std::to_string(options.hidden) + " of --dtype " +
-                   option_name_of(options.dtype) + " is " + std::to_string(row_bytes) +
-                   " bytes, must be a multiple of " + std::to_string(kRowGranuleBytes));
-  }
-  if (options.align > 1 && options.layout == Layout::kFlat) {
-    return invalid("--align " + std::to_string(options.align) + " needs --layout expert_major");
-  }
-  return {};
-}
 
 std::variant<Options, ExitCode> parse_options(int argc,
                                               const char* const* argv,
@@ -414,6 +337,10 @@ std::variant<Options, ExitCode> parse_options(int argc,
     return app.exit(error, out, err) == 0 ? ExitCode::kRight : ExitCode::kUsage;
   }
   options.given = given_of(app);
+  if (const Status status = default_lsa_size(options); !status.ok()) {
+    err << "ep-bench: " << status.to_string() << "\n";
+    return ExitCode::kUsage;
+  }
   settle(options);
   return options;
 }
@@ -445,6 +372,7 @@ const char* name_of(Command command) {
 const char* name_of(Mode mode) { return name_in(kModes, mode); }
 const char* name_of(RoutingReuse routing) { return name_in(kRoutings, routing); }
 const char* name_of(Placement placement) { return name_in(kPlacements, placement); }
+const char* name_of(NetKind net) { return name_in(kNets, net); }
 const char* name_of(Launch launch) { return name_in(kLaunches, launch); }
 const char* option_name_of(DType dtype) { return name_in(kDTypes, dtype); }
 const char* option_name_of(Layout layout) { return name_in(kLayouts, layout); }

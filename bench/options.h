@@ -42,6 +42,13 @@ enum class Placement : std::uint8_t {
   kOutside,  ///< expert rows lie in ordinary memory
 };
 
+/// Between the nodes of a run.
+enum class NetKind : std::uint8_t {
+  kOrdered,    ///< as the provider says of itself
+  kUnordered,  ///< no order is relied on
+  kChaos,      ///< a hostile network that decides by a seed
+};
+
 /// Rows of the receive tensors.
 struct Capacity {
   enum class Kind : std::uint8_t {
@@ -64,6 +71,7 @@ struct Given {
   bool iters = false;
   bool launch = false;
   bool capacity = false;
+  bool net = false;
 };
 
 struct ModelOptions {
@@ -90,8 +98,12 @@ struct Options {
   std::vector<std::int64_t> tokens_list;
   std::vector<int> ranks_list;
   Command swept = Command::kDispatch;
-  /// Of net.
+  /// Between nodes. The seed is that of NetKind::kChaos, which always has one.
+  NetKind net = NetKind::kOrdered;
+  std::optional<std::uint64_t> chaos_seed;
+  /// Between nodes, and of net.
   std::optional<std::string> provider;
+  /// Of net.
   std::vector<std::int64_t> sizes;
   bool unordered = false;
   std::optional<std::string> plot;
@@ -125,6 +137,15 @@ std::variant<Options, ExitCode> parse_options(int argc,
 /// What the parser cannot see by itself. Errors: kInvalidArgument, kUnsupported, with the options'
 /// names and values.
 Status validate(const Options& options);
+/// The same, of ranks and nodes: once it is known how many ranks there are.
+Status validate_topology(const Options& options);
+
+/// Whether it runs operations of a group.
+bool has_group(Command command);
+/// Ranks of a node; the last node may have fewer.
+int lsa_size_of(const Options& options);
+/// Whether the group has several nodes. Of Command::kModel, which has no group, false.
+bool has_nodes(const Options& options);
 
 /// Spellings of the command line and of the JSON lines.
 const char* name_of(Command command);
@@ -132,6 +153,7 @@ const char* name_of(Mode mode);
 const char* name_of(RoutingReuse routing);
 const char* name_of(Placement placement);
 const char* name_of(Launch launch);
+const char* name_of(NetKind net);
 const char* option_name_of(DType dtype);
 const char* option_name_of(Layout layout);
 const char* option_name_of(Backend backend);

@@ -22,6 +22,7 @@ class RankBench {
                                                    RankScope& scope,
                                                    Baseline baseline);
 
+  const Group& group() const { return *group_; }
   Device& device() const { return *device_; }
   Workload& workload() const { return *workload_; }
   /// Collective. Errors as bench::measure().

@@ -17,17 +17,33 @@ Reference::Reference(const Config& config, std::span<const ExpertFunction> exper
 void Reference::compute(const RowView& input, std::span<const Term> terms) {
   widen_input(input);
   clear(total_);
-  int num_hops = 0;
+  clear(hop_);
+  clear(node_);
+  int num_addends = 0;       // of the total
+  int num_hops_of_node = 0;  // of another one
   for (std::size_t t = 0; t < terms.size(); ++t) {
-    if (t == 0 || terms[t].rank != terms[t - 1].rank) clear(hop_);
+    const int rank = terms[t].rank;
+    const bool is_last = t + 1 == terms.size();
     add_term(terms[t]);
-    if (t + 1 < terms.size() && terms[t + 1].rank == terms[t].rank) continue;
+    if (!is_last && terms[t + 1].rank == rank) continue;
     round_sum(hop_);
-    add_hop();
-    ++num_hops;
+    const bool is_far = node_of(rank) != node_of(config_.rank);
+    add_to(is_far ? node_ : total_, hop_);
+    clear(hop_);
+    ++(is_far ? num_hops_of_node : num_addends);
+    if (!is_far || (!is_last && node_of(terms[t + 1].rank) == node_of(rank))) continue;
+    end_far_node(num_hops_of_node);
+    num_hops_of_node = 0;
+    ++num_addends;
   }
-  // One hop's sum is a number of the type already.
-  if (num_hops > 1) round_sum(total_);
+  // One addend is a number of the type already.
+  if (num_addends > 1) round_sum(total_);
+}
+
+void Reference::end_far_node(int num_hops) {
+  if (num_hops > 1) round_sum(node_);
+  add_to(total_, node_);
+  clear(node_);
 }
 
 void Reference::widen_input(const RowView& input) {
@@ -65,9 +81,9 @@ void Reference::round_sum(Sum& sum) const {
   }
 }
 
-void Reference::add_hop() {
-  for (std::size_t i = 0; i < total_.value.size(); ++i) {
-    add_bounded(total_.value[i], total_.error[i], hop_.value[i], hop_.error[i]);
+void Reference::add_to(Sum& sum, const Sum& addend) {
+  for (std::size_t i = 0; i < sum.value.size(); ++i) {
+    add_bounded(sum.value[i], sum.error[i], addend.value[i], addend.error[i]);
   }
 }
 

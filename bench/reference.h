@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,7 +32,9 @@ struct Mismatch {
 
 /// The roundings: in kFlat the owner adds its terms in fp32 and rounds the sum to the returned type
 /// (the hop); in kExpertMajor each a x + b is rounded to the type, weighted, added per rank in fp32
-/// and rounded again (the hop). The hops' sums are added in fp32 and rounded once. The tolerance of
+/// and rounded again (the hop). The hops of another node are added in fp32 and rounded (the hop
+/// between nodes). These and the hops of the own node are added in fp32 and rounded once. The
+/// tolerance of
 /// an element is half a unit in the last place for each rounding that its value passes, at the
 /// magnitude that it has there, plus the fp32 errors; in an exact layer it is 0.
 class Reference {
@@ -41,6 +44,8 @@ class Reference {
     bool exact = false;
     DType dtype = DType::kBf16;  ///< of the dispatched rows
     std::int64_t hidden = 0;
+    int rank = 0;  ///< whose tokens these are
+    int lsa_size = std::numeric_limits<int>::max();
   };
 
   Reference(const Config& config, std::span<const ExpertFunction> experts);
@@ -62,7 +67,9 @@ class Reference {
   void clear(Sum& sum) const;
   void add_term(const Term& term);
   void round_sum(Sum& sum) const;
-  void add_hop();
+  int node_of(int rank) const { return rank / config_.lsa_size; }
+  void end_far_node(int num_hops);
+  static void add_to(Sum& sum, const Sum& addend);
 
   Config config_;
   std::span<const ExpertFunction> experts_;
@@ -70,6 +77,7 @@ class Reference {
   std::vector<float> narrow_;  // elements as fp32, before scaling
   std::vector<double> input_;
   Sum hop_;    // of the current rank
+  Sum node_;   // of the current node, if it is another one
   Sum total_;  // of the output
 };
 

@@ -31,6 +31,10 @@ std::string right(const std::string& text, std::size_t width) {
   return std::string(width - std::min(width, text.size()), ' ') + text;
 }
 
+std::string or_dash(const std::optional<double>& value, const char* pattern) {
+  return value ? format(pattern, *value) : "-";
+}
+
 /// "16 SMs", or "14 SMs (dispatch), 12 SMs (combine)" where they differ.
 std::string sms_text(const Options& options, const Summary& summary) {
   const char* unit = options.backend == Backend::kHost ? " channel(s)" : " SM(s)";
@@ -55,6 +59,10 @@ void print_heading(const Job& job,
       << ", top-" << options.topk << " of " << options.experts << " experts, "
       << option_name_of(options.dtype) << ", " << option_name_of(options.layout) << ", "
       << sms_text(options, summary) << " per rank\n";
+  if (has_nodes(options)) {
+    out << "nodes: " << nodes_text(options) << ", provider "
+        << summary.ops.front().provider.value_or("none") << "\n";
+  }
   if (job.text) {
     out << "text: " << job.text->name() << ", " << with_commas(job.text->num_words()) << " words, "
         << with_commas(job.text->num_distinct()) << " different\n";
@@ -71,6 +79,16 @@ void print_heading(const Job& job,
                   static_cast<double>(plan.cache_bytes) / kMiB);
   }
   out << "\n";
+}
+
+void print_traffic(const std::vector<OpSummary>& ops, std::ostream& out) {
+  for (const OpSummary& op : ops) {
+    if (!op.net_bytes_per_token && !op.traffic) continue;
+    out << "between nodes, " << op.name << ": " << or_dash(op.net_bytes_per_token, "%.1f")
+        << " bytes per token";
+    if (op.traffic) out << "; " << op.traffic->describe();
+    out << "\n";
+  }
 }
 
 void print_ranks(const std::vector<RankResult>& ranks, std::ostream& out) {
@@ -121,10 +139,6 @@ void print_loads(const std::vector<std::int64_t>& loads, std::ostream& out) {
   }
 }
 
-std::string or_dash(const std::optional<double>& value, const char* pattern) {
-  return value ? format(pattern, *value) : "-";
-}
-
 /// What only a GPU has.
 void print_gpu_figures(const std::vector<OpSummary>& ops, std::ostream& out) {
   out << right("", 9) << right("GB/s physical", 15) << right("of ceiling", 12)
@@ -169,6 +183,14 @@ void print_checks(const std::vector<OpSummary>& ops, std::ostream& out) {
 
 }  // namespace
 
+std::string nodes_text(const Options& options) {
+  const int lsa_size = lsa_size_of(options);
+  std::string text = std::to_string((options.ranks + lsa_size - 1) / lsa_size) + " of at most " +
+                     std::to_string(lsa_size) + " ranks, network " + name_of(options.net);
+  if (options.chaos_seed) text += " (seed " + std::to_string(*options.chaos_seed) + ")";
+  return text;
+}
+
 std::string with_commas(std::int64_t value) {
   std::string text = std::to_string(value);
   const std::size_t first_digit = value < 0 ? 1 : 0;
@@ -188,6 +210,7 @@ void print_report(const Job& job,
   print_ranks(ranks, out);
   print_loads(loads_of(job.options, ranks), out);
   print_figures(summary.ops, out);
+  print_traffic(summary.ops, out);
   if (job.gpus) print_gpu_figures(summary.ops, out);
   print_checks(summary.ops, out);
   out.flush();

@@ -34,6 +34,9 @@ void print_report(const Job& job,
                   const Summary& summary,
                   std::ostream& out);
 
+/// "2 of at most 4 ranks, network chaos (seed 7)". Precondition: has_nodes().
+std::string nodes_text(const Options& options);
+
 /// "1,234,567".
 std::string with_commas(std::int64_t value);
 

@@ -22,6 +22,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Timings,
                                    copy_out_rows,
                                    copy_out_whole)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RowCheck, checked, wrong, first_wrong)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PutCounts, bytes, puts, signals)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    timings,
                                    received,
@@ -36,7 +37,10 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankResult,
                                    wire_per_step,
                                    dispatch_sms,
                                    combine_sms,
-                                   arena_bytes)
+                                   arena_bytes,
+                                   net_provider,
+                                   dispatch_puts,
+                                   combine_puts)
 
 std::vector<std::byte> encode_result(const RankResult& result) {
   const std::vector<std::uint8_t> cbor = nlohmann::json::to_cbor(nlohmann::json(result));

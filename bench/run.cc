@@ -8,6 +8,7 @@
 #include "bench/launch.h"
 #include "bench/model.h"
 #include "bench/net.h"
+#include "bench/node_traffic.h"
 #include "bench/p2p.h"
 #include "bench/plot.h"
 #include "bench/rank_bench.h"
@@ -37,6 +38,7 @@ Result<Job> job_of_scope(const Job& job, const RankScope& scope) {
   Job own = job;
   own.options.ranks = scope.num_ranks;
   EP_TRY(validate(own.options));
+  EP_TRY(validate_topology(own.options));
   if (own.options.backend == Backend::kCuda) {
     EP_TRY_ASSIGN(own.gpus, read_gpus());
   }
@@ -50,8 +52,9 @@ Result<ExitCode> run_and_report(const Job& shared_job, RankScope& scope) {
   EP_TRY_ASSIGN(const auto bench, RankBench::create(job, plan, scope, Baseline::kMemcpy));
   EP_TRY_ASSIGN(const RankResult mine, bench->measure(FirstChecks::kAllRows));
   EP_TRY_ASSIGN(const auto results, gather_results(mine, scope.bootstrap, job.options.timeout));
-  const Summary summary = summarise(job.options, results, job.ceilings);
+  Summary summary = summarise(job.options, results, job.ceilings);
   if (scope.rank == 0) {
+    EP_TRY(add_node_traffic(job, results, summary));
     print_report(job, plan, results, summary, report_stream(job.options));
     EP_TRY(write_json_lines(job.options, json_lines(job, summary)));
   }

@@ -123,11 +123,14 @@ Result<OpSummary> run_soak(const Job& job, RankScope& scope) {
                 RankBench::create(job, plan_buffers(job), scope, Baseline::kNone));
   Soak soak(job, scope, bench->device(), bench->workload());
   EP_TRY(soak.run());
-  EP_TRY_ASSIGN(const auto all, gather_results(soak.take_result(), scope.bootstrap,
-                                               job.options.timeout + kPrepareTime));
+  RankResult result = soak.take_result();
+  result.net_provider = bench->group().net_use().provider;
+  EP_TRY_ASSIGN(const auto all,
+                gather_results(result, scope.bootstrap, job.options.timeout + kPrepareTime));
   OpSummary summary;
   summary.name = name_of(Command::kSoak);
   summary.dtype = job.options.dtype;
+  summary.provider = provider_of(all);
   for (const RankResult& rank : all) {
     summary.check.add(rank.received);
     summary.check.add(rank.output);
@@ -140,8 +143,11 @@ void print_soak(const Job& job, const OpSummary& soak, std::ostream& out) {
   if (soak.check.wrong > 0) out << "first wrong row: " << soak.check.first_wrong << "\n";
   out << "soak: " << with_commas(options.iters) << " rounds of dispatch and combine, "
       << options.ranks << " ranks, " << with_commas(options.tokens)
-      << " tokens per rank, one rank late\n"
-      << soak.check.checked << " rows checked, " << soak.check.wrong << " wrong\n";
+      << " tokens per rank, one rank late\n";
+  if (has_nodes(options)) {
+    out << "nodes: " << nodes_text(options) << ", provider " << soak.provider.value_or("?") << "\n";
+  }
+  out << soak.check.checked << " rows checked, " << soak.check.wrong << " wrong\n";
   out.flush();
 }
 

@@ -137,6 +137,11 @@ OpSummary summarise_layer(const Options& options, const std::vector<RankResult>&
 
 }  // namespace
 
+std::optional<std::string> provider_of(const std::vector<RankResult>& ranks) {
+  const std::string& provider = ranks.front().net_provider;
+  return provider.empty() ? std::nullopt : std::optional(provider);
+}
+
 bool Summary::has_wrong_row() const {
   return std::any_of(ops.begin(), ops.end(),
                      [](const OpSummary& op) { return op.check.wrong > 0; });
@@ -151,6 +156,7 @@ Summary summarise(const Options& options,
   if (options.command != Command::kDispatch)
     summary.ops.push_back(summarise_combine(options, ranks, ceilings));
   if (options.command == Command::kMoe) summary.ops.push_back(summarise_layer(options, ranks));
+  for (OpSummary& op : summary.ops) op.provider = provider_of(ranks);
   for (const RankResult& rank : ranks) {
     summary.arena_bytes = std::max(summary.arena_bytes, rank.arena_bytes);
   }

@@ -4,6 +4,7 @@
 
 #include "bench/ceilings.h"
 #include "bench/measure.h"
+#include "bench/model_compare.h"
 #include "bench/stats.h"
 
 #include <cstdint>
@@ -29,6 +30,11 @@ struct OpSummary {
   std::optional<double> host_us;
   RowCheck check;
   std::optional<std::uint64_t> output_hash;
+  // Between nodes: provider in force, and what an operation moves, bytes over all tokens.
+  std::optional<std::string> provider;
+  std::optional<double> net_bytes_per_token;
+  std::optional<double> predicted_net_bytes_per_token;
+  std::optional<TrafficComparison> traffic;
 };
 
 struct Summary {
@@ -37,6 +43,9 @@ struct Summary {
 
   bool has_wrong_row() const;
 };
+
+/// Of the network between nodes; empty if there is one node.
+std::optional<std::string> provider_of(const std::vector<RankResult>& ranks);
 
 /// Precondition: results of all ranks, in rank order.
 Summary summarise(const Options& options,

@@ -86,7 +86,9 @@ Workload::Workload(
       reference_({.layout = options_.layout,
                   .exact = options_.exact,
                   .dtype = options_.dtype,
-                  .hidden = options_.hidden},
+                  .hidden = options_.hidden,
+                  .rank = group.rank(),
+                  .lsa_size = lsa_size_of(options_)},
                  experts_),
       handles_(static_cast<std::size_t>(steps_.num_steps())) {}
 

@@ -13,12 +13,21 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 
 namespace ep {
 
 namespace core {
 class GroupState;
 }
+
+/// What a rank has sent to other nodes since its group was created.
+struct NetUse {
+  std::string provider{};  ///< of the network; empty in a group of one node
+  std::int64_t put_bytes = 0;
+  std::int64_t puts = 0;     ///< with bytes
+  std::int64_t signals = 0;  ///< with a put or alone
+};
 
 /// One rank's membership. Operations of a group are totally ordered and every rank calls the same
 /// ones in the same order; one thread at a time may call into a group. Concurrency takes a second
@@ -68,6 +77,9 @@ class EP_API Group {
   std::int64_t arena_bytes() const;
   /// Segments allocated since creation: constant in a steady state.
   int num_segments() const;
+
+  /// Local. Between two operations it stands still.
+  NetUse net_use() const;
 
   /// The group's first failure. Else, once, why the ranks refused an operation whose call had
   /// returned before that was known (CUDA); of several the last. Never waits: an operation that is

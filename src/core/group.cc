@@ -245,6 +245,9 @@ Result<Tensor> Group::allocate(DType dtype, std::initializer_list<std::int64_t> 
 Status Group::reserve(std::int64_t bytes) { return state_->pool().reserve(bytes); }
 std::int64_t Group::arena_bytes() const { return state_->arena().total_bytes(); }
 int Group::num_segments() const { return state_->arena().num_segments(); }
+NetUse Group::net_use() const {
+  return state_->rails() == nullptr ? NetUse() : state_->rails()->use();
+}
 Status Group::status() const { return state_->take_status(); }
 
 }  // namespace ep

@@ -95,6 +95,14 @@ Result<std::unique_ptr<Rails>> Rails::create(Bootstrap& bootstrap, Parts parts) 
   return rails;
 }
 
+NetUse Rails::use() const {
+  const fabric::NetCounters sums = engine_->total_counters();
+  return {.provider = engine_->traits().name,
+          .put_bytes = static_cast<std::int64_t>(sums.put_bytes),
+          .puts = static_cast<std::int64_t>(sums.puts),
+          .signals = static_cast<std::int64_t>(sums.signals)};
+}
+
 void Rails::stand_in_for_delegates(fabric::HostArena& arena) const {
   const layout::NodeMap nodes = nodes_.map();
   const int home = rail_.params.node();

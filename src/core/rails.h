@@ -11,6 +11,7 @@
 
 #include <ep/bootstrap.h>
 #include <ep/config.h>
+#include <ep/group.h>
 #include <ep/status.h>
 
 #include <cstddef>
@@ -65,6 +66,8 @@ class Rails {
   int num_peers() const { return rail_.params.nodes.size_of(rail_.params.node()); }
   const layout::NetLayout& net() const { return rail_.params.net; }
   int num_delegates() const { return rail_.params.num_delegates; }
+
+  NetUse use() const;
 
   /// After a launch: if this rank's operation failed, the other nodes learn why.
   void spread_failure();

@@ -68,13 +68,43 @@ INSTANTIATE_TEST_SUITE_P(
                     "dispatch --ceilings /nonexistent/p2p",
                     "model --ranks 8,,16",
                     "model --plot /nonexistent/a.png --lsa-size 0",
-                    "combine --lsa-size 1",
-                    "info --lsa-size 5"));
+                    "combine --lsa-size 0",
+                    "info --lsa-size 5",
+                    "net --lsa-size 3",
+                    "moe --net ordered",
+                    "moe --lsa-size 2 --net unordered",
+                    "moe --lsa-size 1 --net tangled",
+                    "moe --lsa-size 1 --chaos-seed 7",
+                    "moe --lsa-size 1 --net unordered --chaos-seed 7",
+                    "moe --lsa-size 1 --net chaos --chaos-seed -1",
+                    "moe --lsa-size 1 --provider no_such_provider --tokens 4 --hidden 64",
+                    "moe --lsa-size 1 --provider local --tokens 4 --hidden 64",
+                    "net --net unordered",
+                    "model --net chaos",
+                    "model --provider tcp"));
 
 TEST(BenchUsage, UnsupportedSaysSo) {
-  for (const char* args : {"moe --lsa-size 1 --ranks 2", "moe --mode graph"}) {
-    EXPECT_NE(run_bench(words_of(args)).err.find("kUnsupported"), std::string::npos) << args;
-  }
+  EXPECT_NE(run_bench(words_of("moe --mode graph")).err.find("kUnsupported"), std::string::npos);
+}
+
+TEST(BenchUsage, OptionsOfANetworkNeedOne) {
+  const BenchOutcome outcome = run_bench(words_of("moe --ranks 4 --net chaos --chaos-seed 7"));
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_NE(outcome.err.find("--net needs several nodes: --lsa-size below --ranks 4"),
+            std::string::npos)
+      << outcome.err;
+}
+
+TEST(BenchUsage, TheEnvironmentSplitsRanksIntoNodes) {
+  const auto lsa_size_of = [](const std::string& args, const char* value) {
+    const BenchOutcome info =
+        run_bench(words_of("info --json - " + args), {{"EP_LSA_SIZE", value}});
+    EXPECT_EQ(info.exit_code, 0) << info.err;
+    return info.lines().at(0)["lsa_size"].get<int>();
+  };
+  EXPECT_EQ(lsa_size_of("--ranks 4", "2"), 2);
+  EXPECT_EQ(lsa_size_of("--ranks 4 --lsa-size 3", "2"), 3) << "the option goes first";
+  EXPECT_EQ(run_bench(words_of("info --ranks 4"), {{"EP_LSA_SIZE", "half"}}).exit_code, 2);
 }
 
 TEST(BenchUsage, CudaIsUnsupportedWhereTheBuildLacksIt) {
@@ -119,15 +149,33 @@ TEST(BenchInfo, PredictsTheArenaOfARunExactly) {
   for (const char* shape :
        {"--tokens 40 --hidden 64", "--tokens 9 --hidden 640 --dtype fp8",
         "--ranks 3 --tokens 17 --hidden 32 --layout expert_major --align 8",
-        "--tokens 40 --hidden 64 --capacity 30 --placement outside", "--tokens 0 --hidden 64"}) {
+        "--tokens 40 --hidden 64 --capacity 30 --placement outside", "--tokens 0 --hidden 64",
+        "--ranks 3 --lsa-size 2 --tokens 40 --hidden 64 --launch threads",
+        "--ranks 3 --lsa-size 1 --tokens 9 --hidden 64 --launch threads"}) {
     const std::string options = std::string(shape) + " --iters 3 --json -";
     const BenchOutcome info = run_bench(words_of("info " + options));
     const BenchOutcome moe = run_bench(words_of("moe " + options));
     ASSERT_EQ(info.exit_code, 0) << info.err;
     ASSERT_EQ(moe.exit_code, 0) << moe.err;
     EXPECT_EQ(info.lines().at(0)["arena_bytes"], moe.lines().at(2)["arena_bytes"]) << shape;
+    EXPECT_EQ(info.lines().at(0)["net_bytes"], moe.lines().at(2)["net_bytes"]) << shape;
+    EXPECT_EQ(info.lines().at(0)["net_bytes"] > 0, options.find("--lsa-size") != std::string::npos);
     EXPECT_EQ(info.lines().at(0)["rows_wrong"], 0);
   }
+}
+
+TEST(BenchInfo, ShowsWhatNodesTake) {
+  const BenchOutcome info = run_bench(
+      words_of("info --ranks 8 --lsa-size 2 --net chaos --chaos-seed 7 --tokens 100000 --json -"));
+  ASSERT_EQ(info.exit_code, 0) << info.err;
+  EXPECT_NE(info.err.find("4 of at most 2 ranks, network chaos (seed 7)"), std::string::npos)
+      << info.err;
+  EXPECT_NE(info.err.find("  net  "), std::string::npos) << info.err;
+  const auto line = info.lines().at(0);
+  EXPECT_EQ(line["net"], "chaos");
+  EXPECT_EQ(line["chaos_seed"], 7);
+  EXPECT_TRUE(line["provider"].is_null()) << "nothing has run";
+  EXPECT_LT(line["net_bytes"], line["arena_bytes"]);
 }
 
 TEST(BenchInfo, NamesMachineAndVersions) {

@@ -89,6 +89,31 @@ TEST(BenchOptions, ReadsEveryOption) {
   EXPECT_TRUE(options.given.ranks && options.given.iters && options.given.launch);
 }
 
+TEST(BenchOptions, ReadsTheNetworkBetweenNodes) {
+  const Options plain = options_of(words_of("moe --ranks 4 --lsa-size 2"));
+  EXPECT_EQ(plain.net, NetKind::kOrdered);
+  EXPECT_FALSE(plain.chaos_seed.has_value());
+  EXPECT_TRUE(has_nodes(plain));
+  EXPECT_TRUE(validate_topology(plain).ok());
+  const Options chaos =
+      options_of(words_of("soak --ranks 4 --lsa-size 3 --net chaos --chaos-seed 7 --provider net"));
+  EXPECT_EQ(chaos.net, NetKind::kChaos);
+  EXPECT_EQ(chaos.chaos_seed, 7u);
+  EXPECT_EQ(chaos.provider, "net");
+  const Options unseeded = options_of(words_of("moe --ranks 4 --lsa-size 1 --net chaos"));
+  EXPECT_EQ(unseeded.chaos_seed, 1u);
+  EXPECT_TRUE(validate(unseeded).ok());
+}
+
+TEST(BenchOptions, OneNodeHasNoNetwork) {
+  for (const char* args : {"moe --ranks 4", "moe --ranks 4 --lsa-size 4", "model"}) {
+    EXPECT_FALSE(has_nodes(options_of(words_of(args)))) << args;
+  }
+  Options cuda = options_of(words_of("moe --ranks 4 --lsa-size 2"));
+  cuda.backend = Backend::kCuda;
+  EXPECT_EQ(validate_topology(cuda).code(), Errc::kUnsupported);
+}
+
 TEST(BenchOptions, SweepTakesLists) {
   const Options options = options_of(
       words_of("sweep --op combine --sms 8,12,16 --tokens 128,4096 --plot a.png --ceilings b"));

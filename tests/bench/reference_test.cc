@@ -93,6 +93,44 @@ TEST(BenchReference, TwoHopsMayBothRound) {
 }
 
 /// In expert_major each expert's row is rounded too; in flat it is not.
+/// Half steps of the type that the hops allow, of terms of 1 from the given ranks.
+double allowed_half_steps(int rank, int lsa_size, const std::vector<int>& owners) {
+  Reference reference({.layout = Layout::kFlat,
+                       .dtype = DType::kBf16,
+                       .hidden = kHidden,
+                       .rank = rank,
+                       .lsa_size = lsa_size},
+                      kExperts);
+  const auto input = row_of(DType::kBf16, 0.0F);
+  std::vector<Term> terms;
+  for (const int owner : owners) terms.push_back({owner, 0, 1.0F});  // 2 * 0 + 1
+  reference.compute({.dtype = DType::kBf16, .bytes = input, .scales = {}}, terms);
+  const auto mismatch = reference.compare(row_of(DType::kBf16, 1000.0F));
+  EXPECT_TRUE(mismatch.has_value());
+  EXPECT_EQ(mismatch->expected, static_cast<double>(owners.size()));
+  return mismatch->tolerance / half_ulp(DType::kBf16, 1.0);
+}
+
+TEST(BenchReference, HopsOfAnotherNodeAreRoundedTogether) {
+  constexpr double kFloatErrors = 0.01;
+  // Half steps: of a hop of 1 are 1; of a sum of 2 or 3 are 2; of 4 to 7 are 4.
+  EXPECT_NEAR(allowed_half_steps(0, 2, {2}), 1, kFloatErrors) << "one number crosses as it is";
+  EXPECT_NEAR(allowed_half_steps(0, 2, {2, 3}), 1 + 1 + 2, kFloatErrors) << "and is the total";
+  EXPECT_NEAR(allowed_half_steps(0, 2, {0, 1}), 1 + 1 + 2, kFloatErrors) << "its own node";
+  EXPECT_NEAR(allowed_half_steps(0, 2, {0, 2, 3}), 3 + 2 + 2, kFloatErrors);
+  EXPECT_NEAR(allowed_half_steps(2, 2, {0, 2, 3}), 3 + 2, kFloatErrors) << "the far hop is alone";
+  EXPECT_NEAR(allowed_half_steps(0, 2, {0, 2, 3, 4, 5}), 5 + 2 + 2 + 4, kFloatErrors);
+  EXPECT_NEAR(allowed_half_steps(5, 2, {0, 1, 4, 5}), 4 + 2 + 4, kFloatErrors);
+}
+
+/// The roundings of nodes of one rank are those of a single node.
+TEST(BenchReference, NodesOfOneRankAllowWhatASingleNodeDoes) {
+  for (const std::vector<int>& owners :
+       std::vector<std::vector<int>>{{1}, {0, 1}, {0, 0, 2}, {1, 2, 3}, {0, 1, 2, 3}}) {
+    EXPECT_EQ(allowed_half_steps(1, 1, owners), allowed_half_steps(1, 4, owners));
+  }
+}
+
 TEST(BenchReference, ExpertMajorAlsoRoundsEveryExpertsRow) {
   const auto input = row_of(DType::kBf16, 1.0F + 1.0F / 128);
   const std::vector<Term> terms = {{0, 2, 64}, {0, 1, 16}};

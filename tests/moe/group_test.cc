@@ -49,6 +49,27 @@ TEST(Group, PlanIsExactlyWhatIsAllocated) {
   }
 }
 
+TEST(Group, PlanIsExactAlsoForSeveralNodes) {
+  for (const int lsa_size : {1, 2}) {
+    for (const int num_slots : {1, 8}) {
+      GroupConfig config = small_config();
+      config.lsa_size = lsa_size;
+      config.net.num_slots = num_slots;
+      config.pool_bytes = 1'000'000;
+      const auto plan = Group::plan(config, kNumRanks);
+      ASSERT_TRUE(plan.ok()) << plan.status().to_string();
+      EXPECT_GT(plan->net_bytes, 0);
+      EXPECT_GE(plan->total_bytes,
+                plan->control_bytes + plan->ring_bytes + plan->net_bytes + plan->pool_bytes);
+      check_group({.num_ranks = kNumRanks}, config, [&](RankContext& context, Group& group) {
+        context.expect(group.arena_bytes() == plan->total_bytes,
+                       "arena of " + std::to_string(group.arena_bytes()) + " bytes, planned " +
+                           std::to_string(plan->total_bytes));
+      });
+    }
+  }
+}
+
 TEST(Group, ASteadyStateAllocatesNoMemory) {
   for (const Layout layout : kLayouts) {
     const Problem problem = sample_problem(layout, kNumRanks, 2);

@@ -216,9 +216,7 @@ class CudaEngine final : public Engine {
   Stream own_stream() const override { return {own_stream_}; }
   layout::OpReport& report() override { return *report_; }
   int max_sms() const override { return num_sms_; }
-  int suggest_sms(const OpShape& shape) const override {
-    return suggest_num_sms(shape);
-  }
+  int suggest_sms(const OpShape& shape) const override { return suggest_num_sms(shape); }
 
  private:
   /// The stream waits for the group's previous operation; end() makes the next one wait for it.

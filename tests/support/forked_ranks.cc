@@ -128,10 +128,9 @@ void write_all(int pipe, std::span<const std::byte> bytes) {
 // A launcher's variables would outrank the private socket.
 void forget_launcher() {
   for (const base::EnvSpec& spec : base::env_table()) {
-    const bool is_setting = spec.var == base::EnvVar::kLog ||
-                            spec.var == base::EnvVar::kTestScale ||
-                            spec.var == base::EnvVar::kTestBackend ||
-                            spec.var == base::EnvVar::kTestLsaSize;
+    const bool is_setting =
+        spec.var == base::EnvVar::kLog || spec.var == base::EnvVar::kTestScale ||
+        spec.var == base::EnvVar::kTestBackend || spec.var == base::EnvVar::kTestLsaSize;
     if (!is_setting) unsetenv(std::string(spec.name).c_str());
   }
 }

@@ -23,8 +23,8 @@ struct Term {
   float weight = 1.0F;
 };
 
-/// The sum of one output row while it is built; a hop is what one rank contributes. Ranks of another
-/// node cross a link together once more.
+/// The sum of one output row while it is built; a hop is what one rank contributes. Ranks of
+/// another node cross a link together once more.
 class RowSum {
  public:
   RowSum(DType dtype, std::int64_t hidden)

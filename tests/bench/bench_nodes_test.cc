@@ -13,13 +13,13 @@
 namespace ep::test {
 namespace {
 
-constexpr const char* kSmall = " --tokens 60 --hidden 128 --iters 3 --warmup 1 --json - ";
+constexpr const char* kSmall = " --tokens 30 --hidden 128 --iters 3 --warmup 1 --json - ";
 /// Networks over which the same bits must come.
 const std::vector<std::string> kNets = {" --net ordered", " --net unordered",
                                         " --net chaos --chaos-seed 7"};
 
 BenchOutcome moe(const std::string& options) {
-  return run_bench(words_of("moe" + kSmall + options));
+  return run_bench(words_of(std::string("moe") + kSmall + options));
 }
 
 struct Hashes {
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values("--launch threads --ranks 4 --lsa-size 2",
                     "--launch threads --ranks 5 --lsa-size 2 --layout expert_major --align 4",
                     "--launch threads --ranks 3 --lsa-size 1 --dtype fp8 --capacity auto",
-                    "--launch threads --ranks 4 --lsa-size 3 --capacity 70 --routing cached"));
+                    "--launch threads --ranks 4 --lsa-size 3 --capacity 35 --routing cached"));
 #ifdef EP_TEST_WITH_OFI
 INSTANTIATE_TEST_SUITE_P(Processes, BenchNodes, testing::Values("--ranks 4 --lsa-size 2"));
 #endif
@@ -67,10 +67,9 @@ INSTANTIATE_TEST_SUITE_P(Processes, BenchNodes, testing::Values("--ranks 4 --lsa
 TEST(BenchNodesHash, OfAnExactLayerIsTheSameForEverySplit) {
   const std::string exact = "--launch threads --ranks 4 --exact --lsa-size ";
   const Hashes whole = hashes_of(exact + "4");
-  for (const char* lsa_size : {"1", "2", "3"}) {
-    for (const std::string& net : kNets) {
-      EXPECT_EQ(hashes_of(exact + lsa_size + net), whole) << lsa_size << net;
-    }
+  for (const std::string split :
+       {"1", "2", "3", "2 --net unordered", "2 --net chaos --chaos-seed 7"}) {
+    EXPECT_EQ(hashes_of(exact + split), whole) << split;
   }
 }
 
@@ -100,10 +99,9 @@ TEST(BenchNodesReport, NamesNodesAndNetwork) {
 
 /// Bytes, puts and signals, rank by rank.
 TEST(BenchNodesTraffic, IsExactlyWhatTheRoutingPredicts) {
-  for (const char* options :
-       {"--lsa-size 2", "--lsa-size 1", "--lsa-size 3 --net unordered --dtype fp8",
-        "--lsa-size 2 --layout expert_major --net chaos", "--lsa-size 2 --capacity auto",
-        "--lsa-size 2 --routing cached", "--lsa-size 2 --tokens 0"}) {
+  for (const char* options : {"--lsa-size 2", "--lsa-size 3 --net unordered --dtype fp8",
+                              "--lsa-size 2 --layout expert_major", "--lsa-size 2 --capacity auto",
+                              "--lsa-size 2 --routing cached"}) {
     const BenchOutcome outcome = moe(std::string("--launch threads --ranks 5 ") + options);
     ASSERT_EQ(outcome.exit_code, 0) << options << "\n" << outcome.err;
     const auto lines = outcome.lines();

@@ -9,15 +9,22 @@
 
 namespace ep::primitives {
 
-/// What a lane says to the network: its ordering domain, and the operation that it works for.
+/// What a lane says to the network: its ordering domains, and the operation that it works for.
+/// What peers wait for has domains apart from what only gives places back: a lane that waits for
+/// the one to be away must not wait for the other, which a peer takes when it comes by.
 template <Executor Exec, Net N>
 struct NetLane {
   const OpContext<Exec>* op;
   N* net;
-  int context;
+  int context;       ///< of puts
+  int tell_context;  ///< of signals alone
 
-  NetLane(const OpContext<Exec>& host, N& network, int channel)
-      : op(&host), net(&network), context(channel % network.num_contexts()) {}
+  NetLane(const OpContext<Exec>& host, N& network, int channel) : op(&host), net(&network) {
+    const int num_contexts = network.num_contexts();
+    const int num_of_puts = num_contexts > 1 ? num_contexts / 2 : 1;
+    context = channel % num_of_puts;
+    tell_context = num_contexts > 1 ? num_of_puts + channel % num_of_puts : 0;
+  }
 };
 
 /// Everything that the group stored before may be read by the network. False if the group gave up.
@@ -39,6 +46,7 @@ bool net_wait(G group, const NetLane<Exec, N>& lane, const WaitFor& wait, std::u
     std::uint64_t value = lane.net->signal_value(signal);
     if (value < wait.expected) {
       lane.net->progress(lane.context);
+      if (lane.tell_context != lane.context) lane.net->progress(lane.tell_context);
       value = lane.net->signal_value(signal);
     }
     return value < wait.expected ? value : wait.expected;
@@ -51,8 +59,9 @@ bool net_tell(G group, const NetLane<Exec, N>& lane, int peer, const NetSignal& 
   const NetPut put{.peer = peer, .signal = signal};
   group.sync();
   return wait_until(group, *lane.op, {WaitSite::kNetRoom, peer, 1}, [&] {
-    if (lane.net->try_put(lane.context, put) || lane.net->is_lost(peer)) return std::uint64_t{1};
-    lane.net->progress(lane.context);
+    if (lane.net->try_put(lane.tell_context, put) || lane.net->is_lost(peer))
+      return std::uint64_t{1};
+    lane.net->progress(lane.tell_context);
     return std::uint64_t{0};
   });
 }

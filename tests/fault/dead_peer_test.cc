@@ -126,8 +126,9 @@ void survive(RankContext& context, Group& group, const Oracle& oracle) {
   context.expect(has("rank " + std::to_string(status.peer())), "no missing rank in: " + text);
   // What was waited for tells the role that did.
   context.expect(has(" waited ") && has("("), "no stage in: " + text);
-  context.bytes.resize(sizeof(outcome));
+  context.bytes.resize(sizeof(outcome) + text.size());
   std::memcpy(context.bytes.data(), &outcome, sizeof(outcome));
+  std::memcpy(context.bytes.data() + sizeof(outcome), text.data(), text.size());
 }
 
 /// The victim's part: works for `delay`, then its fault happens.
@@ -168,8 +169,11 @@ void expect_blamed(const RankReport& report, int rank, int victim) {
   for (const std::string& failure : report.failures) ADD_FAILURE() << failure;
   EXPECT_EQ(report.exit_signal, 0);
   Outcome outcome;
-  ASSERT_EQ(report.bytes.size(), sizeof(outcome));
+  ASSERT_GE(report.bytes.size(), sizeof(outcome));
   std::memcpy(&outcome, report.bytes.data(), sizeof(outcome));
+  std::string text(report.bytes.size() - sizeof(outcome), ' ');
+  std::memcpy(text.data(), report.bytes.data() + sizeof(outcome), text.size());
+  SCOPED_TRACE(text);
   EXPECT_EQ(outcome.code, Errc::kPeerTimeout);
   EXPECT_EQ(outcome.peer, victim);
   EXPECT_LE(outcome.milliseconds_of_last_call, (kTimeout + kSlack).count());

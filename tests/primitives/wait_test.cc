@@ -224,10 +224,26 @@ TEST_F(Wait, ChainsEndWhereARankWaitsForNobody) {
   EXPECT_EQ(primitives::end_of_chain(op(), 3), 2);
 }
 
-TEST_F(Wait, ChainsEndAtWordsOfAnotherOperation) {
+TEST_F(Wait, ChainsEndAtWordsOfOlderOperations) {
+  block(2, 3);
+  window_.local(3).blocked_on.value = layout::tagged_word(layout::tag_of(kEpoch - 2), 1);
+  EXPECT_EQ(primitives::end_of_chain(op(), 2), 3);
+}
+
+TEST_F(Wait, ChainsGoOnAtARankThatIsInTheOperationBefore) {
   block(2, 3);
   window_.local(3).blocked_on.value = layout::tagged_word(layout::tag_of(kEpoch - 1), 1);
-  EXPECT_EQ(primitives::end_of_chain(op(), 2), 3);
+  EXPECT_EQ(primitives::end_of_chain(op(), 2), 0);
+}
+
+TEST_F(Wait, ARankOfAnotherNodeIsToBlameOnlyIfItsHostWaitsForIt) {
+  const std::vector<std::int32_t> hosts = {0, 1, 2, 2};  // rank 2 stands in for rank 3
+  window_.params(kSelf).host_of = hosts.data();
+  EXPECT_EQ(primitives::end_of_chain(op(), 3), 2);
+  block(2, 3);
+  EXPECT_EQ(primitives::end_of_chain(op(), 3), 3);
+  block(2, 0);
+  EXPECT_EQ(primitives::end_of_chain(op(), 3), 0);
 }
 
 TEST_F(Wait, ChainsThatComeBackToTheReporterEndBeforeIt) {

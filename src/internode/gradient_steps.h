@@ -3,6 +3,7 @@
 // which returns it over the network.
 #pragma once
 
+#include "internode/chunk_steps.h"
 #include "internode/delegate.h"
 #include "internode/host_side.h"
 #include "intranode/arrivals.h"

@@ -42,7 +42,8 @@ void post_combine_role(G group, const CombineCall<N>& call, const primitives::La
   if (tickets.next(group) >= 0 && !post_combine(group, host, params)) return;
   const intranode::Outcome outcome = intranode::await_verdict(group, host.op);
   if (outcome == intranode::Outcome::kGaveUp) return;
-  leave_rails(group, host, call, host.layout().sums_received, outcome == intranode::Outcome::kMove);
+  const bool has_moved = outcome == intranode::Outcome::kMove;
+  if (!leave_rails(group, host, call, host.layout().sums_received, has_moved)) return;
   intranode::leave_combine(group, host.op, params);
 }
 

@@ -70,7 +70,10 @@ class ForwardLane {
 
   bool forward_chunk(std::int64_t chunk) {
     const std::uint32_t bits = Memory::load(delegate_.chunks.bits + chunk);
-    if (bits == 0) return forward_tokens(chunk, bits, nullptr);
+    if (bits == 0) {
+      forward_tokens(chunk, bits, nullptr);
+      return true;
+    }
     const layout::NetLayout& layout = host_->layout();
     const int peer = delegate_.op->rank();
     const std::uint64_t number =
@@ -87,7 +90,7 @@ class ForwardLane {
   }
 
   /// Also tokens without a row have pairs, if all their rows are dropped.
-  bool forward_tokens(std::int64_t chunk, std::uint32_t bits, const std::byte* slot) {
+  void forward_tokens(std::int64_t chunk, std::uint32_t bits, const std::byte* slot) {
     const std::int64_t first = chunk * layout::kChunkTokens;
     const std::int64_t left = params_->routing.tables.shape.num_tokens - first;
     const int count = left < layout::kChunkTokens ? static_cast<int>(left) : layout::kChunkTokens;
@@ -101,7 +104,6 @@ class ForwardLane {
       experts_.publish_drained(first + i);
     }
     pipe_.drain();
-    return true;
   }
 
   void look_up(std::int64_t token) {

@@ -27,11 +27,11 @@ void clear_gradients(G group,
 /// The last lane of a delegate: waits for the owners of this node, and returns their values. False
 /// if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool return_gradients(G group,
-                      const HostSide<Exec, N>& host,
-                      int index,
-                      const primitives::OpContext<Exec>& op,
-                      const intranode::DispatchParams& params) {
+[[nodiscard]] bool return_gradients(G group,
+                                    const HostSide<Exec, N>& host,
+                                    int index,
+                                    const primitives::OpContext<Exec>& op,
+                                    const intranode::DispatchParams& params) {
   const intranode::RoutingView<Exec> routing(params.routing);
   const intranode::GrowingCounter returned{primitives::WaitSite::kReturned, op.control().returned,
                                            op.control().returned_base};
@@ -67,9 +67,9 @@ void merge_gradients(G group,
 
 /// Own operation, one lane: waits for the gradients of all other nodes. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool take_gradients(G group,
-                    const HostSide<Exec, N>& host,
-                    const intranode::DispatchParams& params) {
+[[nodiscard]] bool take_gradients(G group,
+                                  const HostSide<Exec, N>& host,
+                                  const intranode::DispatchParams& params) {
   using Memory = typename Exec::Memory;
   const layout::NetLayout& layout = host.layout();
   const layout::NodeMap& nodes = host.rail->nodes;

@@ -48,7 +48,7 @@ struct HostSide {
 /// Waits until the slot of chunk `number` may be written: `freed` counts what the peer has read
 /// there. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool await_slot(
+[[nodiscard]] bool await_slot(
     G group, const HostSide<Exec, N>& host, int peer, std::uint32_t freed, std::uint64_t number) {
   const primitives::WaitFor wait{primitives::WaitSite::kNetFreed, peer,
                                  host.layout().uses_before(number)};
@@ -57,12 +57,12 @@ bool await_slot(
 
 /// Waits for chunk `number` of `peer`. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool await_chunk(G group,
-                 const HostSide<Exec, N>& host,
-                 primitives::WaitSite site,
-                 int peer,
-                 std::uint32_t arrived,
-                 std::uint64_t number) {
+[[nodiscard]] bool await_chunk(G group,
+                               const HostSide<Exec, N>& host,
+                               primitives::WaitSite site,
+                               int peer,
+                               std::uint32_t arrived,
+                               std::uint64_t number) {
   const primitives::WaitFor wait{site, peer, host.layout().uses_before(number) + 1};
   return primitives::net_wait(group, host.net, wait, arrived);
 }
@@ -70,7 +70,7 @@ bool await_chunk(G group,
 /// Adds 1 to a signal of the peer, behind everything that this lane read. False if the group gave
 /// up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool tell(G group, const HostSide<Exec, N>& host, int peer, std::uint32_t signal) {
+[[nodiscard]] bool tell(G group, const HostSide<Exec, N>& host, int peer, std::uint32_t signal) {
   return primitives::net_tell(group, host.net, peer,
                               {.strength = primitives::SignalStrength::kWeak, .slot = signal});
 }

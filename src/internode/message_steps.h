@@ -24,10 +24,10 @@ struct MessageTables {
 /// Tells all delegates. The tables are complete and do not change meanwhile. False if the group
 /// gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool post_message(G group,
-                  const HostSide<Exec, N>& host,
-                  layout::NetMessage message,
-                  const MessageTables& tables) {
+[[nodiscard]] bool post_message(G group,
+                                const HostSide<Exec, N>& host,
+                                layout::NetMessage message,
+                                const MessageTables& tables) {
   using Memory = typename Exec::Memory;
   const layout::NetLayout& layout = host.layout();
   message.epoch = host.op.epoch;
@@ -66,10 +66,10 @@ bool post_message(G group,
 
 /// The blocks of an operation whose message had none. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool post_block(G group,
-                const HostSide<Exec, N>& host,
-                const layout::BlockAnnouncement& block,
-                std::uint32_t rejection) {
+[[nodiscard]] bool post_block(G group,
+                              const HostSide<Exec, N>& host,
+                              const layout::BlockAnnouncement& block,
+                              std::uint32_t rejection) {
   const layout::NetLayout& layout = host.layout();
   if (group.thread_rank() == 0) {
     const layout::NetMessage message{.epoch = host.op.epoch,
@@ -122,7 +122,10 @@ bool refuse_message(G group, const HostSide<Exec, N>& host, int peer, std::uint6
 
 /// Waits for what the rank behind a delegate calls. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool await_message(G group, const HostSide<Exec, N>& host, int index, ReceivedMessage& received) {
+[[nodiscard]] bool await_message(G group,
+                                 const HostSide<Exec, N>& host,
+                                 int index,
+                                 ReceivedMessage& received) {
   const layout::NetLayout& layout = host.layout();
   const int peer = host.rail->nodes.delegate_rank(host.op.rank(), index);
   const primitives::WaitFor wait{primitives::WaitSite::kNetMessage, peer,
@@ -146,10 +149,10 @@ bool await_message(G group, const HostSide<Exec, N>& host, int index, ReceivedMe
 /// Waits for the blocks of the rank behind a delegate, whose message had none. False if the group
 /// gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
-bool await_block_message(G group,
-                         const HostSide<Exec, N>& host,
-                         int index,
-                         layout::NetMessage& message) {
+[[nodiscard]] bool await_block_message(G group,
+                                       const HostSide<Exec, N>& host,
+                                       int index,
+                                       layout::NetMessage& message) {
   using Memory = typename Exec::Memory;
   const layout::NetLayout& layout = host.layout();
   const int peer = host.rail->nodes.delegate_rank(host.op.rank(), index);

@@ -26,7 +26,10 @@ struct RailCall {
 /// One lane of the operation runs `group_all`, unless the handle has the chunks; all wait for it.
 /// False if the group gave up.
 template <primitives::Executor Exec, primitives::Coop G, class Step>
-bool group_once(G group, const primitives::OpContext<Exec>& op, bool is_fresh, Step group_all) {
+[[nodiscard]] bool group_once(G group,
+                              const primitives::OpContext<Exec>& op,
+                              bool is_fresh,
+                              Step group_all) {
   if (!is_fresh) return true;
   primitives::TicketStream<Exec> tickets(group, op.ticket(layout::Ticket::kGroup), 1);
   if (tickets.next(group) >= 0) {
@@ -39,11 +42,11 @@ bool group_once(G group, const primitives::OpContext<Exec>& op, bool is_fresh, S
 /// A lane of the rank's own operation is done with the rails; the last one counts the chunks that
 /// went by. False if the group gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Params>
-bool leave_rails(G group,
-                 const HostSide<Exec, N>& host,
-                 const RailCall<Params, N>& call,
-                 std::int64_t counters,
-                 bool has_moved) {
+[[nodiscard]] bool leave_rails(G group,
+                               const HostSide<Exec, N>& host,
+                               const RailCall<Params, N>& call,
+                               std::int64_t counters,
+                               bool has_moved) {
   if (!primitives::net_flush(group, host.net)) return false;
   if (!is_last_on_rails(group, host.op, call.num_rail_lanes)) return true;
   if (!has_moved || group.thread_rank() != 0) return true;

@@ -29,7 +29,7 @@ struct NetLane {
 
 /// Everything that the group stored before may be read by the network. False if the group gave up.
 template <Executor Exec, Net N, Coop G>
-bool net_put(G group, const NetLane<Exec, N>& lane, const NetPut& put) {
+[[nodiscard]] bool net_put(G group, const NetLane<Exec, N>& lane, const NetPut& put) {
   group.sync();
   return wait_until(group, *lane.op, {WaitSite::kNetRoom, put.peer, 1}, [&] {
     if (lane.net->try_put(lane.context, put)) return std::uint64_t{1};
@@ -41,7 +41,10 @@ bool net_put(G group, const NetLane<Exec, N>& lane, const NetPut& put) {
 /// Waits until a signal of this rank has grown to `least`: what it speaks of may be read. False if
 /// the group gave up.
 template <Executor Exec, Net N, Coop G>
-bool net_wait(G group, const NetLane<Exec, N>& lane, const WaitFor& wait, std::uint32_t signal) {
+[[nodiscard]] bool net_wait(G group,
+                            const NetLane<Exec, N>& lane,
+                            const WaitFor& wait,
+                            std::uint32_t signal) {
   return wait_until(group, *lane.op, wait, [&] {
     std::uint64_t value = lane.net->signal_value(signal);
     if (value < wait.expected) {
@@ -55,7 +58,10 @@ bool net_wait(G group, const NetLane<Exec, N>& lane, const WaitFor& wait, std::u
 
 /// As net_put of a signal alone, which a peer that left does not need.
 template <Executor Exec, Net N, Coop G>
-bool net_tell(G group, const NetLane<Exec, N>& lane, int peer, const NetSignal& signal) {
+[[nodiscard]] bool net_tell(G group,
+                            const NetLane<Exec, N>& lane,
+                            int peer,
+                            const NetSignal& signal) {
   const NetPut put{.peer = peer, .signal = signal};
   group.sync();
   return wait_until(group, *lane.op, {WaitSite::kNetRoom, peer, 1}, [&] {
@@ -70,7 +76,7 @@ bool net_tell(G group, const NetLane<Exec, N>& lane, int peer, const NetSignal& 
 /// there: the puts are on their way, whether or not this rank makes progress. False if the group
 /// gave up.
 template <Executor Exec, Net N, Coop G>
-bool net_flush(G group, const NetLane<Exec, N>& lane) {
+[[nodiscard]] bool net_flush(G group, const NetLane<Exec, N>& lane) {
   return wait_until(group, *lane.op, {WaitSite::kNetRoom, lane.op->rank(), 1}, [&] {
     if (lane.net->is_flushed(lane.context) || lane.net->has_lost_peer()) return std::uint64_t{1};
     lane.net->progress(lane.context);

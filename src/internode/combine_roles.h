@@ -75,32 +75,28 @@ void pull_far_role(G group, const CombineCall<N>& call, const primitives::Lane& 
   }
 }
 
-/// A delegate's lane once its call is known: runs `role`(host side, view, parameters). The last one
-/// waits for nobody: a delegate has no rows that others read.
+/// The last lane of a delegate waits for nobody: there are no rows that others read.
+template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
+void leave_delegate(G group, const HostSide<Exec, N>& host, const DelegateView<Exec>& delegate) {
+  const primitives::OpContext<Exec>& op = *delegate.op;
+  if (!intranode::is_last_to_leave(group, op)) return;
+  if (intranode::verdict_of(op) == intranode::Verdict::kAccepted && group.thread_rank() == 0)
+    count_on<Exec>(*host.rail, host.layout().sums_sent, delegate.index, delegate.chunks);
+  intranode::reset_local_state(group, op, true);
+}
+
+/// A delegate's lane once its call is known: runs `role`(host side, view, parameters).
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Role>
 void run_combine_delegate(
     G group, const CombineCall<N>& call, int index, const primitives::Lane& lane, Role role) {
-  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel, index);
-  ReceivedMessage received;
-  if (!await_message(group, host, index, received)) return;
-  const intranode::CombineParams params =
-      delegate_combine(*call.params, *call.rail, index, received, call.num_delegate_lanes);
-  const primitives::OpContext<Exec> op(params.op);
-  const RailTables tables(*call.rail, call.params->routing);
-  const DelegateView<Exec> view{
-      .index = index,
-      .op = &op,
-      .chunks = tables.of_delegate(index, params.routing.tables.shape.num_tokens)};
-  const intranode::Entry<Exec> entry(group, op);
-  if (!entry.is_alone(group, op) || !role(host, view, params)) return;
-  if (!primitives::net_flush(group, host.net)) return;
-  if (!intranode::is_last_to_leave(group, op)) return;
-  const std::uint64_t verdict = Exec::Memory::load(&op.local()->verdict.value);
-  if (static_cast<intranode::Verdict>(verdict) == intranode::Verdict::kAccepted &&
-      group.thread_rank() == 0) {
-    count_on<Exec>(*host.rail, host.layout().sums_sent, index, view.chunks);
-  }
-  intranode::reset_local_state(group, op, true);
+  with_delegate<Exec>(group, call, index, lane,
+                      [&](const HostSide<Exec, N>& host, const DelegateView<Exec>& view,
+                          const intranode::CombineParams& params) {
+                        const intranode::Entry<Exec> entry(group, *view.op);
+                        if (!entry.is_alone(group, *view.op) || !role(host, view, params)) return;
+                        if (primitives::net_flush(group, host.net))
+                          leave_delegate(group, host, view);
+                      });
 }
 
 /// Announces as the rank behind the delegate, and judges.

@@ -12,6 +12,14 @@
 
 namespace ep::internode {
 
+/// What a lane of a delegate works on.
+template <primitives::Executor Exec>
+struct DelegateView {
+  int index;
+  const primitives::OpContext<Exec>* op;  ///< of the rank behind it
+  ChunkView chunks;
+};
+
 /// Whether two ranks call the same.
 EP_HOST_DEVICE inline bool is_same_call(const layout::OpAnnouncement& a,
                                         const layout::OpAnnouncement& b) {
@@ -66,11 +74,11 @@ inline intranode::StridedInput message_table(const void* data, std::int64_t topk
 }
 
 /// A dispatch. `num_lanes`: of the delegate.
-inline intranode::DispatchParams delegate_dispatch(const intranode::DispatchParams& host,
-                                                   const RailParams& rail,
-                                                   int index,
-                                                   const ReceivedMessage& received,
-                                                   int num_lanes) {
+inline intranode::DispatchParams delegate_params(const intranode::DispatchParams& host,
+                                                 const RailParams& rail,
+                                                 int index,
+                                                 const ReceivedMessage& received,
+                                                 int num_lanes) {
   const layout::NetMessage& message = received.head;
   const std::int64_t topk = message.op[layout::OpField::kTopk];
   intranode::DispatchParams params = host;
@@ -94,11 +102,11 @@ inline intranode::DispatchParams delegate_dispatch(const intranode::DispatchPara
 }
 
 /// A combine.
-inline intranode::CombineParams delegate_combine(const intranode::CombineParams& host,
-                                                 const RailParams& rail,
-                                                 int index,
-                                                 const ReceivedMessage& received,
-                                                 int num_lanes) {
+inline intranode::CombineParams delegate_params(const intranode::CombineParams& host,
+                                                const RailParams& rail,
+                                                int index,
+                                                const ReceivedMessage& received,
+                                                int num_lanes) {
   const layout::NetMessage& message = received.head;
   const std::int64_t num_tokens = message.op[layout::OpField::kNumTokens];
   const std::int64_t topk = message.op[layout::OpField::kTopk];
@@ -107,7 +115,7 @@ inline intranode::CombineParams delegate_combine(const intranode::CombineParams&
   params.op.num_lanes = num_lanes;
   const bool is_same = is_same_call(message.op, host.op.announcement);
   params.routing = delegate_routing(host.routing, rail, index, is_same ? num_tokens : 0);
-  if (!is_same) params.routing.block = nullptr;  // as in delegate_dispatch
+  if (!is_same) params.routing.block = nullptr;  // as above
   params.rows = {};
   params.src_tokens = nullptr;
   params.record_rows = nullptr;

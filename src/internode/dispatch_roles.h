@@ -122,13 +122,6 @@ struct DelegateBlock {
   }
 };
 
-/// Whether the verdict let rows move.
-template <primitives::Executor Exec>
-bool was_accepted(const primitives::OpContext<Exec>& op) {
-  const std::uint64_t verdict = Exec::Memory::load(&op.local()->verdict.value);
-  return static_cast<intranode::Verdict>(verdict) == intranode::Verdict::kAccepted;
-}
-
 /// The last lane of a delegate. Nothing arrives there, but gradients.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
 void leave_delegate(G group,
@@ -137,7 +130,7 @@ void leave_delegate(G group,
                     const intranode::DispatchParams& params) {
   const primitives::OpContext<Exec>& op = *delegate.op;
   if (!intranode::is_last_to_leave(group, op)) return;
-  const bool is_accepted = was_accepted(op);
+  const bool is_accepted = intranode::verdict_of(op) == intranode::Verdict::kAccepted;
   if (params.has_moves && is_accepted) {
     if (params.returns_gradient && !return_gradients(group, host, delegate.index, op, params)) {
       return;
@@ -152,19 +145,12 @@ void leave_delegate(G group,
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class Role>
 void run_dispatch_delegate(
     G group, const DispatchCall<N>& call, int index, const primitives::Lane& lane, Role role) {
-  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel, index);
-  ReceivedMessage received;
-  if (!await_message(group, host, index, received)) return;
-  const intranode::DispatchParams params =
-      delegate_dispatch(*call.params, *call.rail, index, received, call.num_delegate_lanes);
-  const primitives::OpContext<Exec> op(params.op);
-  const RailTables tables(*call.rail, call.params->routing);
-  const DelegateView<Exec> view{
-      .index = index,
-      .op = &op,
-      .chunks = tables.of_delegate(index, params.routing.tables.shape.num_tokens)};
-  if (role(host, view, params) && primitives::net_flush(group, host.net))
-    leave_delegate(group, host, view, params);
+  with_delegate<Exec>(group, call, index, lane,
+                      [&](const HostSide<Exec, N>& host, const DelegateView<Exec>& view,
+                          const intranode::DispatchParams& params) {
+                        if (role(host, view, params) && primitives::net_flush(group, host.net))
+                          leave_delegate(group, host, view, params);
+                      });
 }
 
 /// Counts and announces as the rank behind the delegate.

@@ -14,7 +14,7 @@
 namespace ep::internode {
 
 /// Of one lane of the pull role, whose tickets are whole chunks: it frees a chunk with the last of
-/// its tokens. At most two tokens are between add_terms and finish_token.
+/// its tokens. At most two tokens are between add_terms_before and finish_token.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
 class FarTerms {
  public:
@@ -94,8 +94,7 @@ class FarTerms {
       const std::uint32_t bits = Memory::load(chunks.bits + chunk);
       if (bits == 0) continue;
       const std::uint64_t number =
-          Memory::load(host_->rail->counter(host_->layout().sums_received, node)) +
-          static_cast<std::uint64_t>(Memory::load(chunks.before + chunk));
+          number_of<Exec>(*host_->rail, host_->layout().sums_received, node, chunks, chunk);
       if (!step(Chunk{node, bits, number})) return false;
     }
     return true;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "internode/chunk_steps.h"
+#include "internode/delegate.h"
 #include "internode/host_side.h"
 #include "intranode/send_lane.h"
 #include "primitives/ticket.h"
@@ -12,14 +13,6 @@
 #include <cstdint>
 
 namespace ep::internode {
-
-/// What a lane of a delegate works on.
-template <primitives::Executor Exec>
-struct DelegateView {
-  int index;
-  const primitives::OpContext<Exec>* op;  ///< of the rank behind it
-  ChunkView chunks;
-};
 
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
 class ForwardLane {
@@ -76,9 +69,8 @@ class ForwardLane {
     }
     const layout::NetLayout& layout = host_->layout();
     const int peer = delegate_.op->rank();
-    const std::uint64_t number =
-        Memory::load(host_->rail->counter(layout.rows_received, delegate_.index)) +
-        static_cast<std::uint64_t>(Memory::load(delegate_.chunks.before + chunk));
+    const std::uint64_t number = number_of<Exec>(*host_->rail, layout.rows_received,
+                                                 delegate_.index, delegate_.chunks, chunk);
     const std::uint32_t arrived = layout.slot_signal(layout.signals.rows, delegate_.index, number);
     if (!await_chunk(group_, *host_, primitives::WaitSite::kNetRows, peer, arrived, number))
       return false;

@@ -6,7 +6,7 @@
 #include "internode/chunk_steps.h"
 #include "internode/delegate.h"
 #include "internode/host_side.h"
-#include "intranode/arrivals.h"
+#include "intranode/receive_steps.h"
 #include "intranode/routing_view.h"
 
 #include <cstdint>
@@ -33,12 +33,7 @@ template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
                                     const primitives::OpContext<Exec>& op,
                                     const intranode::DispatchParams& params) {
   const intranode::RoutingView<Exec> routing(params.routing);
-  const intranode::GrowingCounter returned{primitives::WaitSite::kReturned, op.control().returned,
-                                           op.control().returned_base};
-  const auto num_returned = [&](int owner) {
-    return op.is_peer(owner) ? std::int64_t{routing.counts()[owner]} : 0;
-  };
-  if (!intranode::await_growth(group, op, returned, num_returned)) return false;
+  if (!intranode::await_returned(group, op, routing)) return false;
   const layout::NetLayout& layout = host.layout();
   const int home = host.rail->node();
   const primitives::NetPut put{

@@ -89,14 +89,25 @@ bool is_last_on_rails(G group, const primitives::OpContext<Exec>& op, int num_la
   return group.broadcast(others) + 1 == static_cast<std::uint64_t>(num_lanes);
 }
 
+/// The number of an operation's chunk among all that go by; `counters` holds those of the
+/// operations before.
+template <primitives::Executor Exec>
+std::uint64_t number_of(const RailParams& rail,
+                        std::int64_t counters,
+                        int lane,
+                        const ChunkView& chunks,
+                        std::int64_t chunk) {
+  using Memory = typename Exec::Memory;
+  return Memory::load(rail.counter(counters, lane)) +
+         static_cast<std::uint64_t>(Memory::load(chunks.before + chunk));
+}
+
 /// One thread: the chunks of an operation are over.
 template <primitives::Executor Exec>
 void count_on(const RailParams& rail, std::int64_t counters, int lane, const ChunkView& chunks) {
   using Memory = typename Exec::Memory;
-  std::uint64_t* counter = rail.counter(counters, lane);
-  const auto num_chunks =
-      static_cast<std::uint64_t>(Memory::load(chunks.before + chunks.num_chunks));
-  Memory::store(counter, Memory::load(counter) + num_chunks);
+  Memory::store(rail.counter(counters, lane),
+                number_of<Exec>(rail, counters, lane, chunks, chunks.num_chunks));
 }
 
 }  // namespace ep::internode

@@ -21,6 +21,27 @@ struct MessageTables {
   std::int64_t num_entries() const { return num_tokens * topk; }
 };
 
+/// Puts the same bytes to every delegate: to place_of(index), with signal `first` + index. They may
+/// change again when it returns. False if the group gave up.
+template <primitives::Executor Exec, primitives::Net N, primitives::Coop G, class PlaceOf>
+[[nodiscard]] bool put_to_delegates(G group,
+                                    const HostSide<Exec, N>& host,
+                                    primitives::NetPut put,
+                                    std::uint32_t first_signal,
+                                    PlaceOf place_of) {
+  const layout::NodeMap& nodes = host.rail->nodes;
+  for (int i = 0; i < host.rail->num_far_nodes(); ++i) {
+    const int node = host.rail->far_node(i);
+    const int index = nodes.delegate_index(host.op.rank(), node);
+    put.peer = nodes.rail_peer(host.op.rank(), node);
+    put.dst_offset = place_of(index);
+    put.signal = {.strength = primitives::SignalStrength::kWeak,
+                  .slot = first_signal + static_cast<std::uint32_t>(index)};
+    if (!primitives::net_put(group, host.net, put)) return false;
+  }
+  return primitives::net_flush(group, host.net);
+}
+
 /// Tells all delegates. The tables are complete and do not change meanwhile. False if the group
 /// gave up.
 template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
@@ -49,19 +70,11 @@ template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
     Memory::store(weights + i,
                   input[token * tables.weights.row_stride + k * tables.weights.col_stride]);
   });
-  for (int i = 0; i < host.rail->num_far_nodes(); ++i) {
-    const int node = host.rail->far_node(i);
-    const int index = host.rail->nodes.delegate_index(host.op.rank(), node);
-    const primitives::NetPut put{
-        .peer = host.rail->nodes.rail_peer(host.op.rank(), node),
-        .dst_offset = layout.inbox_of(index, host.op.epoch),
-        .src_offset = layout.outbox,
-        .bytes = layout::kNetMessageBytes + 4 * (num_ids + num_weights),
-        .signal = {.strength = primitives::SignalStrength::kWeak,
-                   .slot = layout.signals.messages + static_cast<std::uint32_t>(index)}};
-    if (!primitives::net_put(group, host.net, put)) return false;
-  }
-  return primitives::net_flush(group, host.net);  // the outbox is free again
+  return put_to_delegates(group, host,
+                          {.src_offset = layout.outbox,
+                           .bytes = layout::kNetMessageBytes + 4 * (num_ids + num_weights)},
+                          layout.signals.messages,
+                          [&](int index) { return layout.inbox_of(index, host.op.epoch); });
 }
 
 /// The blocks of an operation whose message had none. False if the group gave up.
@@ -79,19 +92,10 @@ template <primitives::Executor Exec, primitives::Net N, primitives::Coop G>
                                      .block = block};
     std::memcpy(host.at(layout.block_outbox), &message, sizeof(message));
   }
-  for (int i = 0; i < host.rail->num_far_nodes(); ++i) {
-    const int node = host.rail->far_node(i);
-    const int index = host.rail->nodes.delegate_index(host.op.rank(), node);
-    const primitives::NetPut put{
-        .peer = host.rail->nodes.rail_peer(host.op.rank(), node),
-        .dst_offset = layout.block_inbox_of(index, host.op.epoch),
-        .src_offset = layout.block_outbox,
-        .bytes = layout::kNetMessageBytes,
-        .signal = {.strength = primitives::SignalStrength::kWeak,
-                   .slot = layout.signals.blocks + static_cast<std::uint32_t>(index)}};
-    if (!primitives::net_put(group, host.net, put)) return false;
-  }
-  return primitives::net_flush(group, host.net);
+  return put_to_delegates(group, host,
+                          {.src_offset = layout.block_outbox, .bytes = layout::kNetMessageBytes},
+                          layout.signals.blocks,
+                          [&](int index) { return layout.block_inbox_of(index, host.op.epoch); });
 }
 
 /// A message as a delegate has it.

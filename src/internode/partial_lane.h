@@ -4,7 +4,7 @@
 #pragma once
 
 #include "internode/chunk_steps.h"
-#include "internode/forward_lane.h"
+#include "internode/delegate.h"
 #include "internode/host_side.h"
 #include "intranode/pull_terms.h"
 #include "primitives/slot_ring.h"
@@ -62,8 +62,7 @@ class PartialLane {
     const layout::NetLayout& layout = host_->layout();
     const int peer = delegate_.op->rank();
     const std::uint64_t number =
-        Memory::load(host_->rail->counter(layout.sums_sent, delegate_.index)) +
-        static_cast<std::uint64_t>(Memory::load(delegate_.chunks.before + chunk));
+        number_of<Exec>(*host_->rail, layout.sums_sent, delegate_.index, delegate_.chunks, chunk);
     const std::uint32_t freed =
         layout.slot_signal(layout.signals.sums_freed, delegate_.index, number);
     if (!await_slot(group_, *host_, peer, freed, number)) return false;

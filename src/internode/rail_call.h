@@ -3,6 +3,7 @@
 #pragma once
 
 #include "internode/chunk_steps.h"
+#include "internode/delegate.h"
 #include "internode/host_side.h"
 #include "internode/rail_params.h"
 #include "primitives/ticket.h"
@@ -22,6 +23,30 @@ struct RailCall {
   /// Lanes of each delegate.
   int num_delegate_lanes;
 };
+
+/// A lane of a delegate: waits for what the rank behind it calls, then runs `work`(host side, view,
+/// parameters).
+template <primitives::Executor Exec,
+          primitives::Net N,
+          primitives::Coop G,
+          class Params,
+          class Work>
+void with_delegate(
+    G group, const RailCall<Params, N>& call, int index, const primitives::Lane& lane, Work work) {
+  const HostSide<Exec, N> host(call.params->op, *call.rail, *call.net, lane.channel, index);
+  ReceivedMessage received;
+  if (!await_message(group, host, index, received)) return;
+  const Params params =
+      delegate_params(*call.params, *call.rail, index, received, call.num_delegate_lanes);
+  const primitives::OpContext<Exec> op(params.op);
+  const RailTables tables(*call.rail, call.params->routing);
+  work(host,
+       DelegateView<Exec>{
+           .index = index,
+           .op = &op,
+           .chunks = tables.of_delegate(index, params.routing.tables.shape.num_tokens)},
+       params);
+}
 
 /// One lane of the operation runs `group_all`, unless the handle has the chunks; all wait for it.
 /// False if the group gave up.

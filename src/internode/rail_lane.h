@@ -52,8 +52,8 @@ class RailLane {
     const std::uint32_t bits = Memory::load(chunks.bits + chunk);
     if (bits == 0) return true;
     const layout::NetLayout& layout = host_->layout();
-    const std::uint64_t number = Memory::load(host_->rail->counter(layout.rows_sent, node)) +
-                                 static_cast<std::uint64_t>(Memory::load(chunks.before + chunk));
+    const std::uint64_t number =
+        number_of<Exec>(*host_->rail, layout.rows_sent, node, chunks, chunk);
     const int peer = host_->rail->nodes.rail_peer(host_->op.rank(), node);
     const std::uint32_t freed = layout.slot_signal(layout.signals.rows_freed, node, number);
     if (!await_slot(group_, *host_, peer, freed, number)) return false;

@@ -19,10 +19,9 @@ EP_HOST_DEVICE void leave_combine(G group,
                                   const CombineParams& params) {
   if (!is_last_to_leave(group, op)) return;
   const RoutingView<Exec> routing(params.routing);
-  const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
   const layout::ControlLayout& control = op.control();
   const GrowingCounter pulled{primitives::WaitSite::kPulled, control.pulled, control.pulled_base};
-  if (verdict == Verdict::kAccepted &&
+  if (verdict_of(op) == Verdict::kAccepted &&
       !await_growth(group, op, pulled, [&](int src) { return routing.source_tokens()[src]; })) {
     return;
   }

@@ -40,6 +40,12 @@ EP_HOST_DEVICE void publish_verdict(G group,
   Exec::Memory::store_release_gpu(op.stage(layout::Stage::kResolved), value);
 }
 
+/// The verdict of this launch or, before there is one, of an earlier one.
+template <primitives::Executor Exec>
+EP_HOST_DEVICE Verdict verdict_of(const primitives::OpContext<Exec>& op) {
+  return static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
+}
+
 /// What a role learns when it waits for the resolve stage.
 enum class Outcome { kMove, kNothingToMove, kGaveUp };
 
@@ -95,8 +101,7 @@ template <primitives::Executor Exec>
 EP_HOST_DEVICE void report_reason(const primitives::OpContext<Exec>& op, layout::OpReport* report) {
   using Memory = typename Exec::Memory;
   // Only words that the verdict waited for: where a call was refused, blocks may still arrive.
-  const auto verdict = static_cast<Verdict>(Memory::load(&op.local()->verdict.value));
-  const bool is_of_block = verdict == Verdict::kBlockRejected;
+  const bool is_of_block = verdict_of(op) == Verdict::kBlockRejected;
   for (int src = 0; src < op.num_ranks(); ++src) {
     const std::uint32_t reason = layout::value_in(
         Memory::load_relaxed_sys(is_of_block ? &op.block_from(src)->head : &op.op_from(src)->head));
@@ -170,8 +175,7 @@ EP_HOST_DEVICE void reset_local_state(G group,
                                [&](std::int64_t i) { Memory::store(totals + i, 0); });
   group.sync();
   if (group.thread_rank() != 0) return;
-  const auto verdict = static_cast<Verdict>(Memory::load(&local->verdict.value));
-  if (verdict != Verdict::kAccepted) report_refusal<Exec>(op.params, op.epoch);
+  if (verdict_of(op) != Verdict::kAccepted) report_refusal<Exec>(op.params, op.epoch);
   Memory::store(&local->rejected.value, std::uint64_t{0});
   Memory::store(&local->busy.value, std::uint64_t{0});
   if (is_over) Memory::store(&local->epoch.value, op.epoch);

@@ -186,6 +186,19 @@ EP_HOST_DEVICE void pad_experts(G group,
   }
 }
 
+/// Waits until the owners of this node have returned the router's gradients of all pairs. False if
+/// the group gave up.
+template <primitives::Executor Exec, primitives::Coop G>
+EP_HOST_DEVICE bool await_returned(G group,
+                                   const primitives::OpContext<Exec>& op,
+                                   const RoutingView<Exec>& routing) {
+  const GrowingCounter returned{primitives::WaitSite::kReturned, op.control().returned,
+                                op.control().returned_base};
+  return await_growth(group, op, returned, [&](int owner) {
+    return op.is_peer(owner) ? std::int64_t{routing.counts()[owner]} : 0;
+  });
+}
+
 /// The last lane: waits until everything has arrived here, then opens the counters for the next
 /// launch.
 template <primitives::Executor Exec, primitives::Coop G>
@@ -194,7 +207,7 @@ EP_HOST_DEVICE void leave_dispatch(G group,
                                    const DispatchParams& params) {
   if (!is_last_to_leave(group, op)) return;
   const RoutingView<Exec> routing(params.routing);
-  const auto verdict = static_cast<Verdict>(Exec::Memory::load(&op.local()->verdict.value));
+  const Verdict verdict = verdict_of(op);
   const bool has_moved = params.has_moves && verdict == Verdict::kAccepted;
   const layout::ControlLayout& control = op.control();
   if (has_moved) {
@@ -206,14 +219,7 @@ EP_HOST_DEVICE void leave_dispatch(G group,
       return;
     }
   }
-  if (has_moved && params.returns_gradient) {
-    const GrowingCounter returned{primitives::WaitSite::kReturned, control.returned,
-                                  control.returned_base};
-    const auto num_returned = [&](int owner) {
-      return op.is_peer(owner) ? std::int64_t{routing.counts()[owner]} : 0;
-    };
-    if (!await_growth(group, op, returned, num_returned)) return;
-  }
+  if (has_moved && params.returns_gradient && !await_returned(group, op, routing)) return;
   reset_local_state(group, op, params.has_moves || verdict != Verdict::kAccepted);
 }
 
